@@ -38,12 +38,14 @@ its end, and find nothing."""
 
 
 class StoredRows:
-    """The rows of the task that Spark is processing."""
+    """The rows of the task that Spark is processing; what changes is settled before the next."""
 
     def __init__(self, state: MapState) -> None:
         self._socket, name = state_socket_of(state)
         self._calls = RowCalls(name)
         self._unanswered = 0
+        self._ahead: dict[str, bytes] = {}
+        """What a scan found beside the rows that it was to find, and nobody has read since."""
 
     def get(self, name: str) -> bytes | None:
         """Return the row of that name, None if there is none."""
@@ -51,6 +53,29 @@ class StoredRows:
 
     def get_all(self, names: Sequence[str]) -> list[bytes | None]:
         """Return the rows of these names, None for a name without a row."""
+        kept = self._kept(names)
+        stored = iter(self._stored([name for name in names if name not in kept]))
+        return [kept[name] if name in kept else next(stored) for name in names]
+
+    def scan(self, names: Sequence[str]) -> list[bytes | None]:
+        """Do as `get_all` by reading every row there is.
+
+        Spark 4.0 sends many rows at once as columns. A single row it pickles, as a text with a
+        character for each byte, which takes ten times as long. So what a scan finds beside these
+        is kept until it is asked for.
+        """
+        if self._ahead or not SCANS_IN_COLUMNS:
+            return self.get_all(names)
+        self._ahead = self._all()
+        kept = self._kept(names)
+        return [*map(kept.get, names)]
+
+    def _kept(self, names: Sequence[str]) -> dict[str, bytes]:
+        """Take out what a scan has found of these rows."""
+        ahead = self._ahead
+        return {name: ahead.pop(name) for name in names if name in ahead}
+
+    def _stored(self, names: Sequence[str]) -> list[bytes | None]:
         found: list[bytes | None] = []
         with _asking():
             self._take_answers()
@@ -62,15 +87,7 @@ class StoredRows:
                 found += [unpacked(self._answer()) for _ in some]
         return found
 
-    def scan(self, names: Sequence[str]) -> list[bytes | None]:
-        """Do as `get_all` by reading every row there is.
-
-        Spark 4.0 sends many rows at once as columns. A single row it pickles, as a text with a
-        character for each byte, which takes ten times as long.
-        """
-        if not SCANS_IN_COLUMNS:
-            return self.get_all(names)
-        wanted = set(names)
+    def _all(self) -> dict[str, bytes]:
         number = next(_SCANS)
         with _asking():
             self._take_answers()
@@ -78,33 +95,29 @@ class StoredRows:
             # they share the memory of a row, which each fills ahead of what it has sent.
             parts = self._parts("keys", b"names %d" % number)
             stored = [name for part in parts for name in part.to_pylist()]
-            found: dict[str, bytes] = {}
-            first = 0
-            for part in self._parts("values", b"rows %d" % number):
-                some = stored[first : first + len(part)]
-                places = [place for place, name in enumerate(some) if name in wanted]
-                rows = part.take(pa.array(places, pa.int64())).to_pylist()
-                found.update(zip([some[place] for place in places], rows, strict=True))
-                first += len(part)
-            if first != len(stored):
-                message = f"a scan found {len(stored)} names and {first} rows"
+            parts = self._parts("values", b"rows %d" % number)
+            rows = [row for part in parts for row in part.to_pylist()]
+            if len(rows) != len(stored):
+                message = f"a scan found {len(stored)} names and {len(rows)} rows"
                 raise RuntimeError(message)
-        return [*map(found.get, names)]
+        return dict(zip(stored, rows, strict=True))
 
     def put(self, name: str, row: bytes) -> None:
         """Set a row; `settle` tells whether the store took it."""
-        self._change("updateValue", userKey=packed(name), value=packed(row))
+        self._change(name, "updateValue", userKey=packed(name), value=packed(row))
 
     def remove(self, name: str) -> None:
         """Forget a row; `settle` tells whether the store did."""
-        self._change("removeKey", userKey=packed(name))
+        self._change(name, "removeKey", userKey=packed(name))
 
     def settle(self) -> None:
-        """Wait until the store has taken all changes."""
+        """Wait until the store has taken all changes; a task ends so, and the next has others."""
+        self._ahead = {}
         with _asking():
             self._take_answers()
 
-    def _change(self, call: str, **fields: bytes) -> None:
+    def _change(self, name: str, call: str, **fields: bytes) -> None:
+        self._ahead.pop(name, None)
         with _asking():
             self._send(call, **fields)
             self._unanswered += 1

@@ -82,7 +82,9 @@ class HeldRecords:
         held = Held(arrivals, records)
         of_slices = records.times_ms // self._slice_ms
         for number in np.unique(of_slices).tolist():
-            self._slice(number).append(held.take(of_slices == number))
+            if number not in self._unread and number not in self._slices:
+                self._order.append(number)
+            self._slices.setdefault(number, []).append(held.take(of_slices == number))
             self._changed.add(number)
         self.count += len(records)
         self.bytes += _weight(records)
@@ -127,8 +129,8 @@ class HeldRecords:
         if not self._changed:
             return
         for number in sorted(self._changed):
-            if pieces := self._slices.get(number):
-                held = Held.together(pieces)
+            if number in self._slices:
+                held = Held.together(self._slice(number))
                 held = held.take(np.lexsort((held.arrivals, held.records.times_ms)))
                 self._slices[number] = [held]
                 self._rows.put(f"{self._name}/{number}", _encode(held))
@@ -138,16 +140,11 @@ class HeldRecords:
         self._changed.clear()
 
     def _slice(self, number: int) -> list[Held]:
-        pieces = self._slices.get(number)
-        if pieces is not None:
-            return pieces
+        """Return the pieces of a slice with what is stored of it."""
+        pieces = self._slices.setdefault(number, [])
         if number in self._unread:
             self._unread.remove(number)
-            pieces = [self._read(number)]
-        else:
-            self._order.append(number)
-            pieces = []
-        self._slices[number] = pieces
+            pieces.insert(0, self._read(number))
         return pieces
 
     def _read(self, number: int) -> Held:

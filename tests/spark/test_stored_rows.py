@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from headrace.spark_jobs.operators import row_calls
+from headrace.spark_jobs.operators.row_calls import RowCalls
 from headrace.spark_jobs.operators.rows import NAME_SCHEMA, ROW_SCHEMA, StoredRows
-from headrace.spark_jobs.seams import begin_state_registry
+from headrace.spark_jobs.seams import SCANS_IN_COLUMNS, begin_state_registry
 
 ROWS = 2_500
 """More than twice what a part of a scan has."""
@@ -36,14 +37,28 @@ class Reading(StatefulProcessor):
         for number, name in enumerate(names):
             self.rows.put(name, b"%d \x00\xff" % number)
         self.rows.put("table/7", LARGE)
+        for name in ("kept", "changed"):
+            self.rows.put(name, b"found by the scan")
         first = self.read([*names, "absent"])
+        self.rows.put("changed", b"since")
+        asked: list[str] = []
+        request = RowCalls.request
+
+        def counted(calls: RowCalls, call: str, **fields: bytes) -> bytes:
+            asked.append(call)
+            return request(calls, call, **fields)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RowCalls, "request", counted)
+            beside = self.rows.get_all(["kept", "changed"])
+        said = f"{beside} in {len(asked)} calls"
         self.rows.remove("table/8")
         self.rows.put("table/9", b"changed")
         with pytest.MonkeyPatch.context() as patch:
             # The machine for any pickle takes four times as long, and no row needs it.
             patch.setattr(row_calls, "_Reader", None)
             second = self.read(["table/9", "table/8", "table/7"])
-        yield pd.DataFrame({"said": [first, second, self.read([])]})
+        yield pd.DataFrame({"said": [first, said, second, self.read([])]})
 
     def read(self, names: list[str]) -> str:
         """Return what a scan found, if reading one by one finds the same."""
@@ -60,6 +75,7 @@ def test_a_scan_finds_the_rows_that_are_read_one_by_one(spark: SparkSession) -> 
     found = given.transformWithStateInPandas(Reading(), "said string", "Append", "None")
     assert [row.said for row in found.collect()] == [
         f"{ROWS + 1} [b'2498 \\x00\\xff', b'2499 \\x00\\xff', None]",
+        f"[b'found by the scan', b'since'] in {1 if SCANS_IN_COLUMNS else 2} calls",
         f"3 [b'changed', None, {LARGE[:9]!r}]",
         "0 []",
     ]
