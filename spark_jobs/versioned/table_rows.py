@@ -47,7 +47,10 @@ SPLITS_MAX = 1024
 before, of an older version, is not read as a whole."""
 SCANNED_MIN, SCANNED_RATIO = 16, 4
 """A scan of a task's state replaces so many calls or more, where it reads less than so many times
-the bytes. The bytes of held records are among these, as they were before compression."""
+the bytes."""
+HELD_RATIO = 2
+"""The bytes of held records are noted as they were before compression, which leaves a fifth of
+JSON. A scan reads these as well, and spares a call for each slice of them that is released."""
 PREFIX = "buckets:"
 _ROWS, _BYTES = ":rows", ":bytes"
 
@@ -148,7 +151,11 @@ class TableRows:
         if count < SCANNED_MIN:
             return False
         size = self._numbers.get(bytes_number(self._name), 0) * count // self.count
-        everything = sum(number for name, number in self._numbers.items() if name.endswith(_BYTES))
+        everything = sum(
+            number if name.startswith(PREFIX) else number // HELD_RATIO
+            for name, number in self._numbers.items()
+            if name.endswith(_BYTES)
+        )
         return everything < size * SCANNED_RATIO
 
     def _bytes(self) -> int:

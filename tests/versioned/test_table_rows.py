@@ -19,9 +19,11 @@ from headrace.spark_jobs.versioned.layout import decode_numbers, decode_versions
 from headrace.spark_jobs.versioned.records import objects
 from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
 from headrace.spark_jobs.versioned.table_rows import (
+    HELD_RATIO,
     ROW_BYTES,
     ROW_BYTES_MIN,
     SCANNED_MIN,
+    SCANNED_RATIO,
     SMALL_BYTES,
     TableRows,
     base_of,
@@ -166,14 +168,23 @@ def test_rows_are_scanned_where_most_of_a_state_is_read() -> None:
     rows = CountedRows()
     _put(rows, KEYS, noise, at_once=True)
     scans = []
-    for count, others in ((12, 0), (SCANNED_MIN, 0), (SCANNED_MIN, 10_000_000)):
+    everything = decode_numbers(rows[HEADER])[bytes_number("table")]
+    asked = everything * SCANNED_MIN // decode_numbers(rows[HEADER])[rows_number("table")]
+    spare = SCANNED_RATIO * asked - everything
+    assert spare > 0
+    for count, held in (
+        (12, 0),
+        (SCANNED_MIN, 0),
+        (SCANNED_MIN, HELD_RATIO * (spare - 1)),
+        (SCANNED_MIN, HELD_RATIO * (spare + 1)),
+    ):
         state = TaskState(rows)
-        state.numbers["join:held:bytes"] = others
+        state.numbers["join:held:bytes"] = held
         rows.forget_counts()
         found = TableRows(state, "table").get_all(range(count))
         assert found == [rows[f"table/{place}"] for place in range(count)]
         scans.append(rows.scans)
-    assert scans == [0, 1, 0]
+    assert scans == [0, 1, 1, 0]
 
 
 def test_a_table_that_is_removed_leaves_nothing() -> None:
