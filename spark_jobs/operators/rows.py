@@ -45,7 +45,7 @@ class StoredRows:
         self._calls = RowCalls(name)
         self._unanswered = 0
         self._ahead: dict[str, bytes] = {}
-        """What a scan found beside the rows that it was to find, and nobody has read since."""
+        """Rows that a scan found beside those that it was to find, until they are read."""
 
     def get(self, name: str) -> bytes | None:
         """Return the row of that name, None if there is none."""
