@@ -19,8 +19,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headrace.spark_jobs.read.json_text import read_json
-from headrace.spark_jobs.read.parsed import ARROW_TYPES, Parsing, column_of
+from headrace.spark_jobs.read.json_text import read_json, read_written
+from headrace.spark_jobs.read.parsed import ARROW_TYPES, Parsing, column_of, plain_column
 from headrace.spark_jobs.shapes import CORRECTED
 from headrace.spark_jobs.write.bundled import are_rows, in_bundles
 
@@ -64,7 +64,6 @@ class Tabled:
         """Return the rows among results."""
         rows = results.filter(are_rows(results))
         values = rows["value"]
-        fields = [read_json(value) or {} for value in values.to_pylist()]
         columns = {
             # Spark takes bytes for text as they are, too.
             "key": rows["key"].view(pa.string()),
@@ -72,10 +71,22 @@ class Tabled:
             "deleted": pc.is_null(values),
             "corrected": pc.equal(rows["verdict"], CORRECTED),
             **{name: rows[name] for name in ("task", "sequence")},
-            **{
-                each.name: column_of([row.get(each.name) for row in fields], each.dataType)
-                for each in self._fields
-            },
+            **self._columns_of(values.to_pylist()),
         }
         made = [columns[name] for name in self.arrow_schema.names]
         return pa.RecordBatch.from_arrays(made, schema=self.arrow_schema)
+
+    def _columns_of(self, values: list[bytes | None]) -> dict[str, pa.Array]:
+        """Return the fields of rows in columns."""
+        read = read_written(values)
+        columns = {
+            each.name: plain_column([row.get(each.name) for row in read], each.dataType)
+            for each in self._fields
+        }
+        if any(column is None for column in columns.values()):
+            read = [read_json(value) or {} for value in values]
+            return {
+                each.name: column_of([row.get(each.name) for row in read], each.dataType)
+                for each in self._fields
+            }
+        return columns

@@ -84,6 +84,20 @@ def fields_of(value: bytes | None) -> dict[str, Any]:
     return quick if type(quick) is dict else {}
 
 
+def read_written(rows: Iterable[bytes | None]) -> list[dict[str, Any]]:
+    """Return the fields of rows that a job wrote, each of them an object; a deleted one has none.
+
+    Those of a type in `ALIKE` are exact; `read_json` has the last word on other fields.
+    """
+    objects = [row or b"{}" for row in rows]
+    try:
+        # To read one row takes about as long as to begin.
+        fields: list[dict[str, Any]] = orjson.loads(b"[%b]" % b",".join(objects))
+    except ValueError:
+        return [*map(fields_of, objects)]
+    return fields
+
+
 def _read_slowly(value: bytes) -> dict[str, Any] | None:
     # Spark puts the same sign in the place of bytes that are no text.
     text = value.decode(errors="replace").strip(_SPACE)

@@ -35,6 +35,15 @@ ARROW_TYPES: dict[type[DataType], pa.DataType] = {
     BooleanType: pa.bool_(),
 }
 """The types of fields that Python reads as Spark does."""
+_NULL = type(None)
+_PLAIN: dict[type[DataType], set[type]] = {
+    StringType: {str, _NULL},
+    LongType: {int, _NULL},
+    IntegerType: {int, _NULL},
+    ShortType: {int, _NULL},
+    BooleanType: {bool, _NULL},
+}
+"""What the fields of a column are in Python, if none of them is of another type."""
 
 
 class Parsing:
@@ -93,8 +102,22 @@ def _packed(records: DataFrame) -> DataFrame:
     return records.withColumn("headers", packed_headers())
 
 
+def plain_column(fields: list[Any], kind: DataType) -> pa.Array | None:
+    """Return the fields of a column if all are of its type or null, else None."""
+    if not _PLAIN[type(kind)].issuperset(map(type, fields)):
+        return None
+    try:
+        return pa.array(fields, ARROW_TYPES[type(kind)])
+    except (ValueError, OverflowError):
+        # A number has too many bits, or a text has half of a pair of characters.
+        return None
+
+
 def column_of(fields: list[Any], kind: DataType) -> pa.Array:
     """Return the fields of a column; one of another type is null, but text takes all as written."""
+    plain = plain_column(fields, kind)
+    if plain is not None:
+        return plain
     fits = fits_of(kind)
     if fits is None:
         texts = [field if type(field) is str else text_of(field) for field in fields]

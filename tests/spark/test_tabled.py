@@ -71,12 +71,17 @@ def _results() -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("corrects", [True, False])
-def test_rows_of_bundles_are_those_of_results(spark: SparkSession, *, corrects: bool) -> None:
+@pytest.mark.parametrize(("corrects", "apart"), [(True, False), (False, True)])
+def test_rows_of_bundles_are_those_of_results(
+    spark: SparkSession, *, corrects: bool, apart: bool
+) -> None:
     rows = [tuple(row[name] for name in COLUMNS.names) for row in _results()]
     results = spark.createDataFrame(rows, BUNDLED_SCHEMA)
     wanted = columns(rows_of(results), ROW, corrects=corrects)
-    bundles = [(0, one) for one in packed(pa.Table.from_pylist(_results(), COLUMNS))]
+    # A field that is not plain has all rows of its bundle read one by one.
+    pieces = [[one] for one in _results()] if apart else [_results()]
+    tables = [pa.Table.from_pylist(piece, COLUMNS) for piece in pieces]
+    bundles = [(0, one) for each in tables for one in packed(each)]
     table = Tabled(ROW, corrects=corrects)
     frame = spark.createDataFrame(bundles, BUNDLES_SCHEMA)
     found = frame.mapInArrow(table.rows_of, table.schema)
