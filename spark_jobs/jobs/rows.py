@@ -69,7 +69,8 @@ def write_alike(fields: dict[str, Any]) -> bytes | None:
     if not ALIKE.issuperset(map(type, fields.values())):
         return None
     try:
-        quick = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
+        # A copy, as in `write_row`.
+        quick = b"%b" % orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
     except TypeError:
         return _write_slowly(fields)
     if quick.isascii() and _DELETE not in quick:
@@ -80,7 +81,9 @@ def write_alike(fields: dict[str, Any]) -> bytes | None:
 def write_row(fields: dict[str, Any]) -> bytes:
     """Encode fields as Spark writes a row: in their order, and nulls too."""
     try:
-        return orjson.dumps(fields)
+        # A copy: orjson leaves a row at the start of a kilobyte, and has to find another kilobyte
+        # for the next one. To make a row and keep it took 1.8 us, and takes 0.14.
+        return b"%b" % orjson.dumps(fields)
     except TypeError:
         # A text may have half of a pair of characters, for which Spark writes a question mark.
         return orjson.dumps({name: _whole(field) for name, field in fields.items()})
