@@ -115,7 +115,7 @@ SETTINGS = {
     # A group comes in one piece if possible, since every piece costs a frame of its own.
     f"{_ARROW}.maxRecordsPerBatch": "100000",
     # Here a row is a bundle of them, and Spark does not look at its size.
-    f"{_ARROW}.transformWithStateInPandas.maxRecordsPerBatch": "1000",
+    f"{_ARROW}.transformWithStateInPandas.maxRecordsPerBatch": "250",
 }
 
 

@@ -55,8 +55,9 @@ AIMED_SCHEMA = (
     f" offset BIGINT, headers STRING, {NOTE} STRING, {ROW_HASH} BIGINT"
 )
 """The columns of a batch that `Aim` makes."""
-_BYTES = 128 << 10
-"""About so many make a bundle: Spark hands rows to Python by their number, not by their size."""
+_BYTES = 512 << 10
+"""About so many make a bundle. Spark hands bundles to Python by their number, not by their size
+(`session`); those of a megabyte cost Java's collector more than they save."""
 _ROWS = pa.array(ROWS)
 _PRIMES = [
     np.uint64(prime)
