@@ -43,7 +43,7 @@ _PLAIN: dict[type[DataType], set[type]] = {
     ShortType: {int, _NULL},
     BooleanType: {bool, _NULL},
 }
-"""What the fields of a column are in Python, if none of them is of another type."""
+"""The types in Python that the fields of a plain column have."""
 
 
 class Parsing:

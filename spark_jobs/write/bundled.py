@@ -55,7 +55,7 @@ AIMED_SCHEMA = (
     f" offset BIGINT, headers STRING, {NOTE} STRING, {ROW_HASH} BIGINT"
 )
 """The columns of a batch that `Aim` makes."""
-_BYTES = 512 << 10
+BUNDLE_BYTES = 512 << 10
 """About so many make a bundle. Spark hands bundles to Python by their number, not by their size
 (`session`); those of a megabyte cost Java's collector more than they save."""
 _ROWS = pa.array(ROWS)
@@ -80,7 +80,7 @@ def packed(results: pa.Table) -> Iterator[bytes]:
 
 def serialized(batch: pa.RecordBatch) -> Iterator[bytes]:
     """Serialize rows in pieces of about a bundle's size; there must be at least one row."""
-    size = ceil(batch.num_rows / ceil(batch.nbytes / _BYTES))
+    size = ceil(batch.num_rows / ceil(batch.nbytes / BUNDLE_BYTES))
     for first in range(0, batch.num_rows, size):
         yield batch.slice(first, size).serialize().to_pybytes()
 

@@ -21,7 +21,7 @@ from headrace.spark_jobs.operators.leaving import Leaving
 from headrace.spark_jobs.shapes import BUNDLE
 from headrace.spark_jobs.write import kafka as write_kafka
 from headrace.spark_jobs.write.aim import ROWS, Targets, aimed
-from headrace.spark_jobs.write.bundled import COLUMNS, Aim, packed
+from headrace.spark_jobs.write.bundled import BUNDLE_BYTES, COLUMNS, Aim, packed
 from headrace.spark_jobs.write.digest import digest_of_table, row_hash
 from headrace.spark_jobs.write.kafka import KafkaSink, Written
 from headrace.spark_jobs.write.output import digest_of_bundles
@@ -155,7 +155,7 @@ def test_bundles_do_not_write_again_what_rows_have_written(
 
 
 def test_results_leave_in_their_order_and_large_ones_alone() -> None:
-    sizes = [10, 300_000, 10, 10, 200_000, 10]
+    sizes = [10, 2 * BUNDLE_BYTES, 10, 10, BUNDLE_BYTES, 10]
     names = [column.split()[0] for column in RESULTS_SCHEMA.split(", ")]
     types = {"task": pa.int32(), "input": pa.int32(), "partition": pa.int32()}
     texts = {"verdict", "reason", "topic", "headers"}

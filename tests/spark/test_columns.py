@@ -25,6 +25,7 @@ from headrace.spark_jobs.operators.columns import (
 from headrace.spark_jobs.operators.messages import received
 from headrace.spark_jobs.shapes import BUNDLE
 from headrace.spark_jobs.versioned.arrival import merge
+from headrace.spark_jobs.write.bundled import BUNDLE_BYTES
 from tests.properties.messages import sent
 
 COLUMNS = (
@@ -124,10 +125,12 @@ def test_rows_come_out_of_a_bundle_as_they_went_in(
 
 
 def test_large_rows_are_not_in_one_bundle() -> None:
-    rows = [_row(0, place, 1) | {"task": 0, "value": b"x" * 140_000} for place in range(10)]
+    rows = [
+        _row(0, place, 1) | {"task": 0, "value": b"x" * (BUNDLE_BYTES + 1)} for place in range(10)
+    ]
     (batch,) = bundles_of_rows(rows)
     assert batch.num_rows == 10
-    assert all(len(one) < 150_000 for one in batch.column(BUNDLE).to_pylist())
+    assert all(len(one) < 2 * BUNDLE_BYTES for one in batch.column(BUNDLE).to_pylist())
 
 
 def test_a_bundle_keeps_a_given_order_of_arrival() -> None:
