@@ -114,7 +114,7 @@ SETTINGS = {
     f"{_ARROW}.maxBytesPerBatch": str(64 << 20),
     # A group comes in one piece if possible, since every piece costs a frame of its own.
     f"{_ARROW}.maxRecordsPerBatch": "100000",
-    # Here a row is a bundle of them, and Spark does not look at its size.
+    # Here a row is a bundle of half a megabyte (`write.bundled`). Spark does not look at its size.
     f"{_ARROW}.transformWithStateInPandas.maxRecordsPerBatch": "250",
 }
 

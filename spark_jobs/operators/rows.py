@@ -104,11 +104,11 @@ class StoredRows:
 
     def put(self, name: str, row: bytes) -> None:
         """Set a row; `settle` tells whether the store took it."""
-        self._change(name, "updateValue", userKey=packed(name), value=packed(row))
+        self._change("updateValue", name, value=packed(row))
 
     def remove(self, name: str) -> None:
         """Forget a row; `settle` tells whether the store did."""
-        self._change(name, "removeKey", userKey=packed(name))
+        self._change("removeKey", name)
 
     def settle(self) -> None:
         """Wait until the store has taken all changes; a task ends so, and the next has others."""
@@ -116,10 +116,10 @@ class StoredRows:
         with _asking():
             self._take_answers()
 
-    def _change(self, name: str, call: str, **fields: bytes) -> None:
+    def _change(self, call: str, name: str, **fields: bytes) -> None:
         self._ahead.pop(name, None)
         with _asking():
-            self._send(call, **fields)
+            self._send(call, userKey=packed(name), **fields)
             self._unanswered += 1
             if self._unanswered >= AT_ONCE:
                 self._take_answers()

@@ -19,8 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from headrace.spark_jobs.read.json_text import read_json, read_written
-from headrace.spark_jobs.read.parsed import ARROW_TYPES, Parsing, column_of, plain_column
+from headrace.spark_jobs.read.parsed import ARROW_TYPES, Parsing, columns_of_written
 from headrace.spark_jobs.shapes import CORRECTED
 from headrace.spark_jobs.write.bundled import are_rows, in_bundles
 
@@ -63,7 +62,7 @@ class Tabled:
     def tabled(self, results: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows among results."""
         rows = results.filter(are_rows(results))
-        values = rows["value"]
+        values, names = rows["value"], [each.name for each in self._fields]
         columns = {
             # Spark takes bytes for text as they are, too.
             "key": rows["key"].view(pa.string()),
@@ -71,22 +70,7 @@ class Tabled:
             "deleted": pc.is_null(values),
             "corrected": pc.equal(rows["verdict"], CORRECTED),
             **{name: rows[name] for name in ("task", "sequence")},
-            **self._columns_of(values.to_pylist()),
+            **dict(zip(names, columns_of_written(values.to_pylist(), self._fields), strict=True)),
         }
         made = [columns[name] for name in self.arrow_schema.names]
         return pa.RecordBatch.from_arrays(made, schema=self.arrow_schema)
-
-    def _columns_of(self, values: list[bytes | None]) -> dict[str, pa.Array]:
-        """Return the fields of rows in columns."""
-        read = read_written(values)
-        columns = {
-            each.name: plain_column([row.get(each.name) for row in read], each.dataType)
-            for each in self._fields
-        }
-        if any(column is None for column in columns.values()):
-            read = [read_json(value) or {} for value in values]
-            return {
-                each.name: column_of([row.get(each.name) for row in read], each.dataType)
-                for each in self._fields
-            }
-        return columns

@@ -5,7 +5,7 @@ Spark's own parser takes three times as long, and once more for each filter that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,11 +17,12 @@ from pyspark.sql.types import (
     LongType,
     ShortType,
     StringType,
+    StructField,
     StructType,
 )
 
 from headrace.spark_jobs.headers import packed_headers, unpacked_headers
-from headrace.spark_jobs.read.json_text import JsonCheck, fits_of, read_json, text_of
+from headrace.spark_jobs.read.json_text import JsonCheck, fits_of, read_json, read_written, text_of
 from headrace.spark_jobs.shapes import READ
 
 if TYPE_CHECKING:
@@ -75,11 +76,7 @@ class Parsing:
         for batch in batches:
             kept = batch.filter(pc.invert(self._are_dead(batch)))
             values = kept["value"]
-            fields = [read_json(value) or {} for value in values.to_pylist()]
-            columns = [
-                column_of([row.get(each.name) for row in fields], each.dataType)
-                for each in self._schema.fields
-            ]
+            columns = columns_of_values(values.to_pylist(), self._schema.fields)
             read = pa.StructArray.from_arrays(
                 columns, names=self._schema.names, mask=values.is_null()
             )
@@ -102,7 +99,29 @@ def _packed(records: DataFrame) -> DataFrame:
     return records.withColumn("headers", packed_headers())
 
 
-def plain_column(fields: list[Any], kind: DataType) -> pa.Array | None:
+def columns_of_values(
+    values: Iterable[bytes | None], fields: Sequence[StructField]
+) -> list[pa.Array]:
+    """Return the fields of values in columns."""
+    rows = [read_json(value) or {} for value in values]
+    return [_column_of([row.get(each.name) for row in rows], each.dataType) for each in fields]
+
+
+def columns_of_written(
+    values: Sequence[bytes | None], fields: Sequence[StructField]
+) -> list[pa.Array]:
+    """Do as `columns_of_values` with rows that a job wrote, each of them an object or deleted."""
+    rows = read_written(values)
+    columns: list[pa.Array] = []
+    for each in fields:
+        column = _plain_column([row.get(each.name) for row in rows], each.dataType)
+        if column is None:
+            return columns_of_values(values, fields)
+        columns.append(column)
+    return columns
+
+
+def _plain_column(fields: list[Any], kind: DataType) -> pa.Array | None:
     """Return the fields of a column if all are of its type or null, else None."""
     if not _PLAIN[type(kind)].issuperset(map(type, fields)):
         return None
@@ -113,9 +132,9 @@ def plain_column(fields: list[Any], kind: DataType) -> pa.Array | None:
         return None
 
 
-def column_of(fields: list[Any], kind: DataType) -> pa.Array:
+def _column_of(fields: list[Any], kind: DataType) -> pa.Array:
     """Return the fields of a column; one of another type is null, but text takes all as written."""
-    plain = plain_column(fields, kind)
+    plain = _plain_column(fields, kind)
     if plain is not None:
         return plain
     fits = fits_of(kind)
