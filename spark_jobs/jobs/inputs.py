@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from headrace.spark_jobs.operators.arriving import Arriving, Check, together
 from headrace.spark_jobs.operators.frames import InputProgress
+from headrace.spark_jobs.operators.leaving import Leaving
 from headrace.spark_jobs.read.decode import Format, JsonValue, checked, checked_alone
 from headrace.spark_jobs.read.json_text import JsonCheck
 from headrace.spark_jobs.shapes import READ
@@ -28,8 +29,8 @@ class Inputs:
     progress: InputProgress
     firsts: Mapping[str, Sequence[int]]
     """By topic, the first offset that each partition still has."""
-    leave_bundled: bool = False
-    """Whether the job's sink takes results in bundles."""
+    leaving: Leaving | None = None
+    """The way of results to the job's sink, if it takes no rows."""
 
     @cached_property
     def frames(self) -> Sequence[DataFrame]:
@@ -58,7 +59,7 @@ class Inputs:
                 frames.append(frame)
             else:
                 frames.append(checked(frame, {number: one}))
-        return Arriving(together(frames), checks, self.leave_bundled, frames)
+        return Arriving(together(frames), checks, self.leaving, frames)
 
     def number_of(self, name: str) -> int:
         """Return the number of an input in the frame."""

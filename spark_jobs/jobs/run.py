@@ -49,6 +49,7 @@ from headrace.spark_jobs.jobs.registered import encode_of
 from headrace.spark_jobs.jobs.stamp import Stamp, changes, digest_of, options_of, with_options
 from headrace.spark_jobs.jobs.tasks import TasksNote
 from headrace.spark_jobs.operators.frames import ON_FAILURE, InputProgress
+from headrace.spark_jobs.operators.leaving import Leaving
 from headrace.spark_jobs.operators.tabled import Tabled
 from headrace.spark_jobs.read.decode import (
     Format,
@@ -168,7 +169,7 @@ def queries(
         return running(
             Attempts(config.name, stamp.finished),
             lambda: make_output(job, config, note),
-            lambda output: _start(spark, job, config, trigger, output.write),
+            lambda output: _start(spark, job, config, trigger, output),
         )
 
     while (before := _to_finish_as(spark, job, config, stamp, first)) is not None:
@@ -197,13 +198,18 @@ def _to_finish_as(
 
 
 def _start(
-    spark: SparkSession, job: Job, config: JobConfig, trigger: Mapping[str, Any], write: Write
+    spark: SparkSession,
+    job: Job,
+    config: JobConfig,
+    trigger: Mapping[str, Any],
+    output: KafkaOutput | TableOutput,
 ) -> StreamingQuery:
     moves = Moves(spark, config.checkpoint)
     origin = moves.origin()
     inputs = read_inputs(spark, job, config, origin.starts)
     spark.conf.set(ON_FAILURE, config.on_failure)
     fall_back = job.fall_back(config) if isinstance(job, FallsBack) else None
+    write: Write = output.write
     if fall_back is not None:
         topic = inputs_of(config)[fall_back.table].topic
         source = Source(config.servers, reader_of(config))
@@ -211,11 +217,14 @@ def _start(
         firsts = inputs.firsts[topic]
         write = ColdHistory(fall_back, source, topic, firsts, as_format).before(write)
     write = reportable(spark, moves.guarded(write, origin))
+    leaving = None
+    if leaves_bundled(job, config):
+        leaving = Leaving(output.writer_where_made(spark))
     tasks = TasksNote(spark, config.checkpoint)
     origin.begin(spark)
     tasks.begin()
     try:
-        results = job.transform(replace(inputs, leave_bundled=leaves_bundled(job, config)), config)
+        results = job.transform(replace(inputs, leaving=leaving), config)
         origin.refuse_rows_left(spark)
         writer = results.writeStream.queryName(config.name).outputMode("append")
         writer = writer.option("checkpointLocation", config.checkpoint).foreachBatch(write)

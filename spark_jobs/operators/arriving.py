@@ -20,6 +20,7 @@ from headrace.contracts.dead_letter import INTAKE, DeadLetter, dead_headers
 from headrace.contracts.decision import Reason
 from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers, encode_headers
+from headrace.spark_jobs.operators.leaving import Leaving
 from headrace.spark_jobs.read.decode import KEYLESS
 from headrace.spark_jobs.shapes import DEAD
 
@@ -45,8 +46,8 @@ class Arriving:
     records: DataFrame
     checks: Mapping[int, Check | None] = field(default_factory=dict)
     """By input; without a check of its values, only its keys are looked at."""
-    leave_bundled: bool = False
-    """Whether results leave in the bundles that a sink takes, and not as rows."""
+    leaving: Leaving | None = None
+    """The way of results to a sink that takes no rows."""
     frames: Sequence[DataFrame] = ()
     """The records of each input, if a stage may read those alone that it takes."""
 

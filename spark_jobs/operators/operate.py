@@ -21,7 +21,6 @@ from headrace.spark_jobs.operators.frames import (
 )
 from headrace.spark_jobs.operators.grouped import FoldedStep, PartStep
 from headrace.spark_jobs.operators.hot_keys import HotKeys, hot_keys_of
-from headrace.spark_jobs.operators.leaving import Leaving
 from headrace.spark_jobs.operators.packed import progress_bundles
 from headrace.spark_jobs.operators.sending import Sending
 from headrace.spark_jobs.operators.stages import (
@@ -43,6 +42,7 @@ from headrace.spark_jobs.operators.updates import with_updates
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from headrace.spark_jobs.operators.leaving import Leaving
     from headrace.spark_jobs.versioned.changes import Updates
 
 _log = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ def _operate_each(
         )
         raise TopologyRefused(message)
     plan = _Plan(arriving, spread, progress, options, hot_keys_of(like, spread))
-    return plan.run(of_task, like, sending=Leaving() if arriving.leave_bundled else None)
+    return plan.run(of_task, like, sending=arriving.leaving)
 
 
 class _Plan:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from headrace.spark_jobs.operators.batch import TaskBatch
+from headrace.spark_jobs.operators.leaving import Leaving
 from headrace.spark_jobs.operators.options import options_of
 from headrace.spark_jobs.operators.rows import NAME_SCHEMA, ROW_SCHEMA, StoredRows
 from headrace.spark_jobs.operators.running import OpenTask, open_topology
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-    from headrace.spark_jobs.operators.leaving import Leaving
     from headrace.spark_jobs.operators.sending import Sending
     from headrace.spark_jobs.operators.topology import Topology
     from headrace.spark_jobs.versioned.progress import Expected
@@ -85,21 +86,17 @@ class TaskProcessor(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Take the rows of a task; Spark passes these arguments by name."""
         task, *_ = key
-        # A batch has hundreds of thousands of tuples without cycles; searching for cycles doubles
-        # the cost.
-        collects = gc.isenabled()
-        gc.disable()
-        try:
+        with _uncollected():
             batch = TaskBatch(self, int(task), rows)
             yield from batch.handed_on()
             results = batch.frames()
             yield from results if self.sending is None else self.sending.bundled(results)
-        finally:
-            if collects:
-                gc.enable()
 
     def close(self) -> None:
-        """Do nothing, since nothing is open."""
+        """End a partition; Spark calls this on the driver too, where nothing has left."""
+        if isinstance(self.sending, Leaving):
+            with _uncollected():
+                self.sending.end()
 
     def open(self, task: int, rows: Rows, notes: Notes | None = None) -> OpenTask:
         """Open a task over its rows, or over changes on top of them.
@@ -118,3 +115,18 @@ class TaskProcessor(StatefulProcessor):
         if not self._expected.partitions:
             return None
         return TaskProgress(state, self._expected.places(task), self._begins)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Search for no cycles in here.
+
+    A batch has hundreds of thousands of tuples without cycles; searching for some doubles the cost.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

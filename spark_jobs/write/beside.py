@@ -1,10 +1,10 @@
-"""Write what is no row of a table while Spark writes the rows, so that results are read once.
+"""Write what is no row of a table while the rows are written, so that results are read once.
 
-    bundles -> rows, in columns  -> the table, which Spark writes
+    results -> rows, in columns  -> the table
             `- late and dead records, counts -> Kafka, or by `Said` to the driver
 
-Spark's writer takes rows and gives nothing back. So what a task says of the others goes to the
-driver as the update of an accumulator, which counts once for each partition that is written.
+The writer of a table takes rows and gives nothing back. So what a task says of the others goes to
+the driver as the update of an accumulator, which counts once for each partition that is written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from pyspark.sql import DataFrame
 from headrace.spark_jobs.write.bundled import Aim, in_bundles
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+    from headrace.spark_jobs.write.task_files import Files
 
 Rows = list[dict[str, Any]]
 Said = Accumulator[Rows]
@@ -54,9 +57,9 @@ class _Listed(AccumulatorParam[Rows]):
         return value1
 
 
-def said_in(frame: DataFrame) -> Said:
+def said_in(spark: SparkSession) -> Said:
     """Return what takes the words of all tasks; Spark keeps each for the life of its session."""
-    return frame.sparkSession.sparkContext.accumulator([], _Listed())
+    return spark.sparkContext.accumulator([], _Listed())
 
 
 def taken_from(said: Said) -> Rows:
@@ -65,12 +68,37 @@ def taken_from(said: Said) -> Rows:
     return found
 
 
+class MadeRows:
+    """The rows of a table in a micro-batch, which are made while they are written."""
+
+    def __init__(self, bundles: DataFrame, table: Table, rows_of: Write) -> None:
+        """Take the function that makes the rows of a partition of bundles, and reads all of it."""
+        self.bundles = bundles
+        self.table = table
+        self._rows_of = rows_of
+
+    def frame(self) -> DataFrame:
+        """Return them as a frame, for Spark's writers."""
+        return self.bundles.mapInArrow(self._rows_of, self.table.schema)
+
+    def in_files(self, files: Files) -> list[str]:
+        """Have tasks write them to files, and return the names of those."""
+        named = self.bundles.mapInArrow(files.writer_of(self._rows_of), "file STRING")
+        return [row["file"] for row in named.collect()]
+
+
+def beside_bundles(aim: Aim, table: Table, write: Write, said: Said) -> Write:
+    """Do as `beside` with results in bundles."""
+    rows = beside(aim, table, write, said)
+    return lambda batches: rows(in_bundles(batches))
+
+
 def beside(aim: Aim, table: Table, write: Write, said: Said) -> Write:
-    """Return the function that yields the rows of a partition, and writes all others."""
+    """Return the function that yields the rows among results, and writes all others."""
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         others: list[pa.RecordBatch] = []
-        for results in in_bundles(batches):
+        for results in batches:
             tabled, other = table.tabled(results), aim.wanted(results)
             if other.num_rows:
                 others.append(aim.aimed(other))

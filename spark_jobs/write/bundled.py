@@ -74,15 +74,26 @@ _PRIMES = [
 
 def packed(results: pa.Table) -> Iterator[bytes]:
     """Pack results in their order; a bundle has at least one."""
+    for piece in pieces_of(results):
+        yield piece.serialize().to_pybytes()
+
+
+def pieces_of(results: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Cut results in their order into pieces of about a bundle's size."""
     for batch in results.select(COLUMNS.names).cast(COLUMNS).combine_chunks().to_batches():
-        yield from serialized(batch)
+        yield from _cut(batch)
 
 
 def serialized(batch: pa.RecordBatch) -> Iterator[bytes]:
     """Serialize rows in pieces of about a bundle's size; there must be at least one row."""
+    for piece in _cut(batch):
+        yield piece.serialize().to_pybytes()
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     size = ceil(batch.num_rows / ceil(batch.nbytes / BUNDLE_BYTES))
     for first in range(0, batch.num_rows, size):
-        yield batch.slice(first, size).serialize().to_pybytes()
+        yield batch.slice(first, size)
 
 
 def in_bundles(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -104,7 +115,11 @@ class Aim(NamedTuple):
 
     def rows_of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield, for each bundle, the rows that a writer takes."""
-        for results in map(self.wanted, in_bundles(batches)):
+        return self.all_aimed(in_bundles(batches))
+
+    def all_aimed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield, for each batch of results, the rows that a writer takes."""
+        for results in map(self.wanted, batches):
             if results.num_rows:
                 yield self.aimed(results)
 

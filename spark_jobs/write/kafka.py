@@ -9,14 +9,21 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.contracts.topics import TopicSpec
 from headrace.spark_jobs.headers import text_of_headers
 from headrace.spark_jobs.shapes import ORIGIN
 from headrace.spark_jobs.write.batch import query_id_of
-from headrace.spark_jobs.write.beside import Said, Table, Write, beside, said_in, taken_from
+from headrace.spark_jobs.write.beside import (
+    MadeRows,
+    Said,
+    Table,
+    beside_bundles,
+    said_in,
+    taken_from,
+)
 from headrace.spark_jobs.write.bundled import AIMED_SCHEMA, Aim
 from headrace.spark_jobs.write.digest import Digest, digests_of, row_hash
 from headrace.spark_jobs.write.kept import KeptWriter, Part
@@ -31,6 +38,13 @@ from headrace.spark_jobs.write.transaction import (
     check_rows,
     end_earlier,
     writer_of,
+)
+from headrace.spark_jobs.write.where_made import (
+    KafkaWriter,
+    RowsWhereMade,
+    TableWriter,
+    Writer,
+    tell,
 )
 
 _RECORD = ("target", "key", "value", "timestamp_ms", *ORIGIN)
@@ -93,6 +107,15 @@ class KafkaSink:
         """How many writers have a partition for their markers."""
         self._kept = KeptWriter()
         self._said: Said | None = None
+        self._written_where_made = False
+        """Whether the tasks that make results write them."""
+
+    def writer_where_made(self, spark: SparkSession, aim: Aim, table: Table | None) -> Writer:
+        """Have results in bundles written where they are made; return the writer to have there."""
+        self._written_where_made, self._said = True, said_in(spark)
+        if table is None:
+            return KafkaWriter(self._client, aim, self._said)
+        return TableWriter(self._client, aim, table, self._said)
 
     def write(self, frame: DataFrame, batch_id: int) -> Written:
         """Write what an earlier attempt at this micro-batch did not; this reads the whole frame."""
@@ -113,12 +136,11 @@ class KafkaSink:
         batch_id: int,
         aim: Aim,
         table: Table,
-        put: Callable[[Write], object],
+        put: Callable[[MadeRows], object],
     ) -> Written:
         """Have `put` write the rows of a table, and write all other results as it reads them.
 
-        It gets the function that makes the rows of a partition. So the steps run once, and nothing
-        is kept of what they make.
+        So the steps run once, and nothing is kept of what they make.
         """
         batch, begun = self._begin(bundles, batch_id)
         if begun:
@@ -127,24 +149,32 @@ class KafkaSink:
                 written = self._write_again(
                     batch, begun, bundles.mapInArrow(aim.rows_of, AIMED_SCHEMA)
                 )
-                put(table.rows_of)
+                put(MadeRows(bundles, table, table.rows_of))
             finally:
                 bundles.unpersist()
             return written
         if self._said is None:
-            self._said = said_in(bundles)
-        said, write = self._said, writer_of(batch)
+            self._said = said_in(bundles.sparkSession)
+        said = self._said
         # An attempt that failed may have left what its first tasks said.
         taken_from(said)
-        put(beside(aim, table, write, said))
+        rows_of = beside_bundles(aim, table, writer_of(batch), said)
+        if self._written_where_made:
+            put(RowsWhereMade(bundles, table, rows_of, batch.words(), said))
+        else:
+            put(MadeRows(bundles, table, rows_of))
         return self._written(batch, taken_from(said))
 
     def _write_all(self, frame: DataFrame, batch_id: int, aim: Aim | None) -> Written:
         batch, begun = self._begin(frame, batch_id)
-        if not begun:
-            return self._write(batch, frame, aim)
-        rows = frame if aim is None else frame.mapInArrow(aim.rows_of, AIMED_SCHEMA)
-        return self._write_again(batch, begun, rows)
+        if begun:
+            rows = frame if aim is None else frame.mapInArrow(aim.rows_of, AIMED_SCHEMA)
+            return self._write_again(batch, begun, rows)
+        if aim is not None and self._said is not None and self._written_where_made:
+            taken_from(self._said)
+            tell(frame, batch.words())
+            return self._written(batch, taken_from(self._said))
+        return self._write(batch, frame, aim)
 
     def _begin(self, frame: DataFrame, batch_id: int) -> tuple[Batch, dict[int, Marker]]:
         """Return a micro-batch on its way, and the markers of those that have written of it."""
@@ -208,6 +238,7 @@ class KafkaSink:
     def _written(self, batch: Batch, found: Sequence[Mapping[str, Any]]) -> Written:
         """Write what the tasks have handed over; return what came of the micro-batch."""
         counts = [row for row in found if row["records"] is not None]
+        assert len(counts) == batch.marker.writers, "each writer reports once"
         notes = [
             Note(*(row[name] for name in Note._fields)) for row in found if row["note"] is not None
         ]

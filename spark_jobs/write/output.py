@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from headrace.spark_jobs.write.avro import Encode
-    from headrace.spark_jobs.write.beside import Table, Write
+    from headrace.spark_jobs.write.beside import MadeRows, Table
     from headrace.spark_jobs.write.digest import Digest
     from headrace.spark_jobs.write.kafka import KafkaSink, Written
+    from headrace.spark_jobs.write.where_made import Writer
 
 
 OWN_COLUMNS = {"timestamp", "deleted", "corrected", "batch", "task", "sequence"}
@@ -43,8 +44,8 @@ class Sink(Protocol):
 class MakingSink(Sink, Protocol):
     """Has the rows of bundles made where it writes them."""
 
-    def write_made(self, bundles: DataFrame, batch_id: int, table: Table, rows_of: Write) -> None:
-        """Do as `write`; `rows_of` makes the rows of a partition, and reads all of it."""
+    def write_made(self, made: MadeRows, batch_id: int) -> None:
+        """Do as `write`."""
 
 
 @runtime_checkable
@@ -74,6 +75,13 @@ class KafkaOutput:
         self._targets = targets
         self._note = note
 
+    def writer_where_made(self, spark: SparkSession, table: Table | None = None) -> Writer:
+        """Have results written where they are made; return the writer to have there.
+
+        It writes the rows of a `table` to files.
+        """
+        return self._kafka.writer_where_made(spark, Aim(self._targets), table)
+
     def write(self, results: DataFrame, batch_id: int) -> None:
         """Write a micro-batch."""
         if BUNDLE in results.columns:
@@ -84,7 +92,7 @@ class KafkaOutput:
         self._note(batch_id, written)
 
     def write_beside(
-        self, bundles: DataFrame, batch_id: int, table: Table, put: Callable[[Write], object]
+        self, bundles: DataFrame, batch_id: int, table: Table, put: Callable[[MadeRows], object]
     ) -> None:
         """Write all but the rows of a table, which `put` takes."""
         written = self._kafka.write_beside(bundles, batch_id, Aim(self._targets), table, put)
@@ -124,6 +132,12 @@ class TableOutput:
         self._corrects = corrects
         self._table = table
 
+    def writer_where_made(self, spark: SparkSession) -> Writer | None:
+        """Do as that of `KafkaOutput`, unless the sink needs to read the rows."""
+        if not isinstance(self._sink, MakingSink):
+            return None
+        return self._asides.writer_where_made(spark, self._table)
+
     def write(self, results: DataFrame, batch_id: int) -> None:
         """Write a micro-batch; its steps run once, whichever sink has it already."""
         if self._table is not None and BUNDLE in results.columns:
@@ -146,7 +160,7 @@ class TableOutput:
             return
         assert isinstance(sink, MakingSink), "only a sink that takes bundles gets any"
         self._asides.write_beside(
-            bundles, batch_id, table, lambda rows: sink.write_made(bundles, batch_id, table, rows)
+            bundles, batch_id, table, lambda made: sink.write_made(made, batch_id)
         )
 
     def _write_kept(

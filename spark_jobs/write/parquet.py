@@ -26,7 +26,7 @@ from headrace.spark_jobs.write.column_types import refuse_untyped
 from headrace.spark_jobs.write.task_files import codec_for, write_by_tasks
 
 if TYPE_CHECKING:
-    from headrace.spark_jobs.write.beside import Table, Write
+    from headrace.spark_jobs.write.beside import MadeRows
 
 _PLACES = "checkpoint STRING, batch BIGINT"
 _BATCH, _CHECKPOINT = "batch=", "checkpoint="
@@ -58,15 +58,15 @@ class ParquetSink:
             message = f"{self._folder} cannot be written to: {first_line(error)}"
             raise JobInvalid(message) from error
 
-    def write_made(self, bundles: DataFrame, batch_id: int, table: Table, rows_of: Write) -> None:
-        """Write a micro-batch as `rows_of` makes its rows: by its tasks, where they can."""
-        query_id = query_id_of(bundles)
-        self._check(bundles.sparkSession, query_id, batch_id)
+    def write_made(self, made: MadeRows, batch_id: int) -> None:
+        """Write a micro-batch while its rows are made: by its tasks, where they can."""
+        query_id = query_id_of(made.bundles)
+        self._check(made.bundles.sparkSession, query_id, batch_id)
         if self._path is None or self._codec is None:
-            self.write(bundles.mapInArrow(rows_of, table.schema), batch_id)
+            self.write(made.frame(), batch_id)
         else:
             place = Path(self._path, _place(query_id, batch_id))
-            write_by_tasks(bundles, table, rows_of, place, self._codec)
+            write_by_tasks(made, place, self._codec)
 
     def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
         """Return whether a micro-batch has its folder."""

@@ -32,9 +32,9 @@ from headrace.spark_jobs.write.gathered import joined
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-    from headrace.spark_jobs.write.beside import Table, Write
+    from headrace.spark_jobs.write.beside import MadeRows, Write
 
 _ROW_GROUP_BYTES = 64 << 20
 """About so many bytes of rows, in memory, make a group of a file."""
@@ -67,22 +67,16 @@ def is_sparks_alone(setting: str) -> bool:
     return setting.startswith(_SPARKS_ALONE) and setting not in {_TIMES, _CODEC}
 
 
-def write_by_tasks(
-    bundles: DataFrame, table: Table, rows_of: Write, place: Path, codec: str
-) -> None:
-    """Have tasks write the rows of a micro-batch; they replace those of an earlier attempt.
-
-    `rows_of` makes the rows of a partition.
-    """
+def write_by_tasks(made: MadeRows, place: Path, codec: str) -> None:
+    """Have tasks write the rows of a micro-batch; they replace those of an earlier attempt."""
     checkpoint = place.parent
     with _asked(checkpoint):
         for earlier in checkpoint.glob(f".{place.name}.*"):
             shutil.rmtree(earlier)
         checkpoint.mkdir(parents=True, exist_ok=True)
         unfinished = Path(mkdtemp(prefix=f".{place.name}.", dir=checkpoint))
-    files = Files(unfinished, table.arrow_schema, codec)
-    found = bundles.mapInArrow(files.writer_of(rows_of), "file STRING").collect()
-    whole = files.gathered([row["file"] for row in found])
+    files = Files(unfinished, made.table.arrow_schema, codec)
+    whole = files.gathered(made.in_files(files))
     with _asked(checkpoint):
         if place.exists():
             shutil.rmtree(place)
@@ -98,6 +92,10 @@ class Files(NamedTuple):
     folder: Path
     schema: pa.Schema
     codec: str
+
+    def words(self) -> dict[str, str]:
+        """Return what tasks that know the columns need to know of these files."""
+        return {"folder": str(self.folder), "codec": self.codec}
 
     def writer_of(self, rows_of: Write) -> Write:
         """Return the function that writes the rows of a partition, and yields its file's name."""

@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -116,6 +116,28 @@ class Batch:
     def size_bytes(self) -> int:
         """The largest batch of records that a producer sends."""
         return min([BATCH_BYTES, *self.takes_bytes.values()])
+
+    def words(self) -> dict[str, Any]:
+        """Return all but the way to connect, which may have a password, for `of_words`."""
+        return {
+            "query": self.query,
+            "marker": [*self.marker],
+            "takes_bytes": {**self.takes_bytes},
+            "repeats": self.repeats,
+            "handed_bytes_max": self.handed_bytes_max,
+        }
+
+    @classmethod
+    def of_words(cls, words: Mapping[str, Any], client: Mapping[str, str]) -> Batch:
+        """Return the micro-batch of which these are the words."""
+        return cls(
+            words["query"],
+            client,
+            Marker(*words["marker"]),
+            words["takes_bytes"],
+            words["repeats"],
+            words["handed_bytes_max"],
+        )
 
     def marker_of(self, digest: Digest) -> Marker:
         """Return the marker of a writer that has written the rows of this digest."""

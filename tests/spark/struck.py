@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -19,6 +19,7 @@ from headrace.spark_jobs.jobs import orders_prices, run
 from headrace.spark_jobs.jobs.again import has_ended
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.orders_prices import VALUES, Config, Row
+from headrace.spark_jobs.operators.leaving import Leaving
 from headrace.spark_jobs.session import open_session
 from headrace.spark_jobs.shapes import JOINED
 from headrace.spark_jobs.write import kafka as write_kafka
@@ -27,6 +28,7 @@ from headrace.spark_jobs.write.iceberg import IcebergSink
 from headrace.spark_jobs.write.kafka import Written
 from headrace.spark_jobs.write.kept import KeptWriter
 from headrace.spark_jobs.write.parquet import ParquetSink
+from headrace.spark_jobs.write.where_made import Words, Writer
 from tests.spark.driver import QUICK_JAVA, dying_behind, kill_session
 
 if TYPE_CHECKING:
@@ -41,26 +43,44 @@ SHUFFLE_PARTITIONS = 2
 
 
 def transform(inputs: Inputs, config: Config) -> DataFrame:
-    """Join as it does, and let go of the last task's rows when nobody is there to write them.
-
-    They leave in bundles, as those of a shipped job, unless the job looks at them.
-    """
-    bundled = not os.environ.get(_CODE)
-    results = orders_prices.transform(replace(inputs, leave_bundled=bundled), config)
+    """Join as it does, and kill the driver when it has the rows of the last partition."""
     if os.environ.get(_CODE):
-        results = results.where((F.col("verdict") != JOINED) | (F.col("offset") % 2 == 1))
-    if os.environ.get(_STRIKE) != "between writers":
-        return results
-    driver = os.getpid()
+        results = orders_prices.transform(inputs, config)
+        return results.where((F.col("verdict") != JOINED) | (F.col("offset") % 2 == 1))
+    leaving, driver = inputs.leaving, os.getpid()
+    if os.environ.get(_STRIKE) != "between writers" or leaving is None:
+        return orders_prices.transform(inputs, config)
+    if leaving.writer is not None:
+        leaving = Leaving(_Deadly(leaving.writer, driver))
+        return orders_prices.transform(replace(inputs, leaving=leaving), config)
+    results = orders_prices.transform(inputs, config)
 
     def pass_on(tables: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         yield from tables
-        context = TaskContext.get()
-        # One task runs at a time: the first writer has committed, and this one has not.
-        if context is not None and context.partitionId() == SHUFFLE_PARTITIONS - 1:
-            kill_session(driver)
+        _strike(driver)
 
     return results.mapInArrow(pass_on, results.schema)
+
+
+class _Deadly(NamedTuple):
+    """Writes as another writer does, but for the last partition."""
+
+    writer: Writer
+    driver: int
+
+    def write(self, results: Iterable[pa.RecordBatch], words: Words) -> None:
+        _strike(self.driver)
+        self.writer.write(results, words)
+
+
+def _strike(driver: int) -> None:
+    """Kill the driver from the last of the tasks, of which one runs at a time.
+
+    The first writer has committed, and this one has not.
+    """
+    context = TaskContext.get()
+    if context is not None and context.partitionId() == SHUFFLE_PARTITIONS - 1:
+        kill_session(driver)
 
 
 def run_struck(file: Path, strike: Moment | None = None, *, changed_code: bool = False) -> None:
@@ -75,6 +95,8 @@ def run_struck(file: Path, strike: Moment | None = None, *, changed_code: bool =
     if strike == "between writers":
         # The driver would write for both writers at once.
         write_kafka.HANDED_BYTES_MAX = 0
+    # The job has a module of its own, and leaves as the shipped one unless it looks at its rows.
+    run.leaves_bundled = lambda _job, _config: not changed_code  # type: ignore[assignment]
     job, config = load_job(file)
     settings = {
         "spark.ui.enabled": "false",

@@ -15,7 +15,7 @@ from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA
 from headrace.spark_jobs.operators.tabled import Tabled
 from headrace.spark_jobs.write import kafka as write_kafka
 from headrace.spark_jobs.write.aim import Targets
-from headrace.spark_jobs.write.beside import Write
+from headrace.spark_jobs.write.beside import MadeRows
 from headrace.spark_jobs.write.bundled import COLUMNS, Aim, packed
 from headrace.spark_jobs.write.kafka import KafkaSink, Written
 from headrace.spark_jobs.write.parquet import ParquetSink
@@ -58,7 +58,7 @@ def _bundles(topic: str) -> list[tuple[int, bytes]]:
     ]
 
 
-def _none(_rows_of: Write) -> None:
+def _none(_made: MadeRows) -> None:
     raise AssertionError
 
 
@@ -82,8 +82,8 @@ def test_late_records_beside_a_table_are_written_once(
     def attempt(sink: KafkaSink, frame: DataFrame, batch_id: int, *, dies: bool = False) -> None:
         folder = str(tmp_path / f"out-{len(written)}-{dies}")
 
-        def put(rows_of: Write) -> None:
-            ParquetSink(topic, folder).write_made(frame, batch_id, table, rows_of)
+        def put(made: MadeRows) -> None:
+            ParquetSink(topic, folder).write_made(made, batch_id)
             if dies:
                 raise _Died
 

@@ -17,7 +17,7 @@ from headrace.contracts.errors import StateUnavailable
 from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA
 from headrace.spark_jobs.operators.tabled import Tabled
 from headrace.spark_jobs.write.batch import as_query
-from headrace.spark_jobs.write.beside import Write
+from headrace.spark_jobs.write.beside import MadeRows, Write
 from headrace.spark_jobs.write.bundled import COLUMNS, packed
 from headrace.spark_jobs.write.gathered import joined
 from headrace.spark_jobs.write.parquet import ParquetSink
@@ -62,7 +62,7 @@ def _write(
     bundles: DataFrame, folder: Path, rows_of: Write = TABLE.rows_of, batch: int = 0
 ) -> None:
     with as_query(bundles.sparkSession, "one"):
-        ParquetSink("query", str(folder)).write_made(bundles, batch, TABLE, rows_of)
+        ParquetSink("query", str(folder)).write_made(MadeRows(bundles, TABLE, rows_of), batch)
 
 
 def _rows(spark: SparkSession, folder: Path) -> list[tuple[object, ...]]:
@@ -190,7 +190,7 @@ def test_a_file_in_the_place_of_the_folder_is_a_sentence(
     (tmp_path / "checkpoint=one").touch()
     bundles = _bundles(spark, 2)
     with pytest.raises(StateUnavailable, match="cannot be written to: File exists"):
-        write_by_tasks(bundles, TABLE, TABLE.rows_of, tmp_path / PLACE, "snappy")
+        write_by_tasks(MadeRows(bundles, TABLE, TABLE.rows_of), tmp_path / PLACE, "snappy")
 
 
 @pytest.mark.parametrize(
