@@ -62,6 +62,10 @@ OLD_AND_MET = [Turn(True, b"a", 2, b"x"), B9, ASKED, A9]  # noqa: FBT003
 In the other batch a later version is put before, so it is forgotten.
 """
 OLD_AND_NOT = [OLD_AND_MET[0], Turn(True, b"a", 4, b"w"), B9, ASKED, A9, ASKED]  # noqa: FBT003
+TIED = [Turn(True, b"b", 1, b"3"), Turn(True, b"a", 3, b"1"), Turn(True, b"a", 3, b"2")]  # noqa: FBT003
+TIED_LATER = [Turn(True, b"a", 3, b"4"), Turn(True, b"b", 1, None), Turn(True, b"a", 2, b"5")]  # noqa: FBT003
+ASKS = [Turn(False, key, time_ms, None) for key in (b"a", b"b") for time_ms in range(5)]  # noqa: FBT003
+"""Of versions of one time the last one that was put is met, whichever batch put it."""
 options = st.builds(Options, st.integers(0, 6), st.booleans(), st.booleans(), st.booleans())
 batches = st.lists(st.lists(puts | asks, max_size=16), max_size=4)
 
@@ -70,6 +74,7 @@ batches = st.lists(st.lists(puts | asks, max_size=16), max_size=4)
 @given(given_batches=batches, options=options)
 @example(given_batches=[OLD_AND_MET], options=Options(1))
 @example(given_batches=[OLD_AND_NOT], options=Options(1))
+@example(given_batches=[TIED, ASKS, [*TIED_LATER, *ASKS]], options=Options(9))
 def test_at_once_equals_one_by_one(given_batches: list[list[Turn]], options: Options) -> None:
     check(given_batches, options)
 
