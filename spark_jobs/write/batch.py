@@ -20,10 +20,17 @@ def query_id_of(frame: DataFrame) -> str:
 @contextmanager
 def as_query(spark: SparkSession, query_id: str) -> Iterator[None]:
     """Write as the query of a checkpoint does, outside of it and before its first micro-batch."""
+    with having(spark, _QUERY_ID, query_id):
+        yield
+
+
+@contextmanager
+def having(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Give a local property to the jobs that this thread starts in here."""
     context = spark.sparkContext
-    context.setLocalProperty(_QUERY_ID, query_id)
+    context.setLocalProperty(name, value)
     try:
         yield
     finally:
-        # Py4J takes None for null, which removes the property.
-        context.setLocalProperty(_QUERY_ID, None)  # type: ignore[arg-type]
+        # Py4J takes None for null, which removes the property; PySpark's types know no None.
+        context.setLocalProperty(name, None)  # type: ignore[arg-type]

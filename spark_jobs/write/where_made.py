@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pyspark import TaskContext
 
+from headrace.spark_jobs.write.batch import having
 from headrace.spark_jobs.write.beside import MadeRows, beside, taken_from
 from headrace.spark_jobs.write.task_files import Files
 from headrace.spark_jobs.write.transaction import Batch, writer_of
@@ -93,13 +94,8 @@ class RowsWhereMade(MadeRows):
 
 def tell(bundles: DataFrame, words: Words) -> None:
     """Have the tasks that make these bundles write what is in them."""
-    context = bundles.sparkSession.sparkContext
-    context.setLocalProperty(_PROPERTY, json.dumps(words))
-    try:
+    with having(bundles.sparkSession, _PROPERTY, json.dumps(words)):
         left = bundles.collect()
-    finally:
-        # Py4J takes None for null, which removes the property.
-        context.setLocalProperty(_PROPERTY, None)  # type: ignore[arg-type]
     assert not left, "a task that is to write its results keeps none"
 
 
