@@ -112,10 +112,11 @@ class KafkaSink:
 
     def writer_where_made(self, spark: SparkSession, aim: Aim, table: Table | None) -> Writer:
         """Have results in bundles written where they are made; return the writer to have there."""
-        self._written_where_made, self._said = True, said_in(spark)
+        self._written_where_made = True
+        said = self._emptied(spark)
         if table is None:
-            return KafkaWriter(self._client, aim, self._said)
-        return TableWriter(self._client, aim, table, self._said)
+            return KafkaWriter(self._client, aim, said)
+        return TableWriter(self._client, aim, table, said)
 
     def write(self, frame: DataFrame, batch_id: int) -> Written:
         """Write what an earlier attempt at this micro-batch did not; this reads the whole frame."""
@@ -153,11 +154,7 @@ class KafkaSink:
             finally:
                 bundles.unpersist()
             return written
-        if self._said is None:
-            self._said = said_in(bundles.sparkSession)
-        said = self._said
-        # An attempt that failed may have left what its first tasks said.
-        taken_from(said)
+        said = self._emptied(bundles.sparkSession)
         rows_of = beside_bundles(aim, table, writer_of(batch), said)
         if self._written_where_made:
             put(RowsWhereMade(bundles, table, rows_of, batch.words(), said))
@@ -170,11 +167,18 @@ class KafkaSink:
         if begun:
             rows = frame if aim is None else frame.mapInArrow(aim.rows_of, AIMED_SCHEMA)
             return self._write_again(batch, begun, rows)
-        if aim is not None and self._said is not None and self._written_where_made:
-            taken_from(self._said)
+        if aim is not None and self._written_where_made:
+            said = self._emptied(frame.sparkSession)
             tell(frame, batch.words())
-            return self._written(batch, taken_from(self._said))
+            return self._written(batch, taken_from(said))
         return self._write(batch, frame, aim)
+
+    def _emptied(self, spark: SparkSession) -> Said:
+        """Return what takes the words of tasks, without those of an attempt that failed."""
+        if self._said is None:
+            self._said = said_in(spark)
+        taken_from(self._said)
+        return self._said
 
     def _begin(self, frame: DataFrame, batch_id: int) -> tuple[Batch, dict[int, Marker]]:
         """Return a micro-batch on its way, and the markers of those that have written of it."""

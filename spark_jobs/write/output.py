@@ -134,7 +134,7 @@ class TableOutput:
 
     def writer_where_made(self, spark: SparkSession) -> Writer | None:
         """Do as that of `KafkaOutput`, unless the sink needs to read the rows."""
-        if not isinstance(self._sink, MakingSink):
+        if self._table is None or not isinstance(self._sink, MakingSink):
             return None
         return self._asides.writer_where_made(spark, self._table)
 
