@@ -86,8 +86,10 @@ def _strike(driver: int) -> None:
 def run_struck(file: Path, strike: Moment | None = None, *, changed_code: bool = False) -> None:
     """The life of one driver, one task at a time, until it has read all or is struck."""
     os.environ.update({_STRIKE: strike or "", _CODE: "yes" if changed_code else ""})
+    strikes = pytest.MonkeyPatch()
+    # The job has a module of its own, and leaves as the shipped one unless it looks at its rows.
+    strikes.setattr(run, "leaves_bundled", lambda _job, _config: not changed_code)
     if strike == "behind the table":
-        strikes = pytest.MonkeyPatch()
         strikes.setattr(ParquetSink, "write_made", dying_behind(ParquetSink.write_made))
         for sink in (DeltaSink, IcebergSink):
             strikes.setattr(sink, "write_noted", dying_behind(sink.write_noted))
@@ -95,8 +97,6 @@ def run_struck(file: Path, strike: Moment | None = None, *, changed_code: bool =
     if strike == "between writers":
         # The driver would write for both writers at once.
         write_kafka.HANDED_BYTES_MAX = 0
-    # The job has a module of its own, and leaves as the shipped one unless it looks at its rows.
-    run.leaves_bundled = lambda _job, _config: not changed_code  # type: ignore[assignment]
     job, config = load_job(file)
     settings = {
         "spark.ui.enabled": "false",
