@@ -52,19 +52,31 @@ class Outcome(NamedTuple):
 
 keys = st.sampled_from((b"", b"a", b"b", b"c")) | st.binary(max_size=2)
 times_ms = st.integers(-1, 9)
-puts = st.builds(Turn, st.just(True), keys, times_ms, st.none() | st.binary(max_size=2))  # noqa: FBT003
-asks = st.builds(Turn, st.just(False), st.none() | keys, times_ms, st.none())  # noqa: FBT003
-B9, A9 = Turn(True, b"b", 9, b"y"), Turn(True, b"a", 9, b"z")  # noqa: FBT003
-ASKED = Turn(False, b"a", 3, None)  # noqa: FBT003
-OLD_AND_MET = [Turn(True, b"a", 2, b"x"), B9, ASKED, A9]  # noqa: FBT003
+
+
+def put(key: bytes, time_ms: int, value: bytes | None) -> Turn:
+    """A version that is put."""
+    return Turn(is_put=True, key=key, time_ms=time_ms, value=value)
+
+
+def ask(key: bytes | None, time_ms: int) -> Turn:
+    """A look-up."""
+    return Turn(is_put=False, key=key, time_ms=time_ms, value=None)
+
+
+puts = st.builds(put, keys, times_ms, st.none() | st.binary(max_size=2))
+asks = st.builds(ask, st.none() | keys, times_ms)
+B9, A9 = put(b"b", 9, b"y"), put(b"a", 9, b"z")
+ASKED = ask(b"a", 3)
+OLD_AND_MET = [put(b"a", 2, b"x"), B9, ASKED, A9]
 """The look-up asks for a version past its retention, which is still the latest of its key.
 
 In the other batch a later version is put before, so it is forgotten.
 """
-OLD_AND_NOT = [OLD_AND_MET[0], Turn(True, b"a", 4, b"w"), B9, ASKED, A9, ASKED]  # noqa: FBT003
-TIED = [Turn(True, b"b", 1, b"3"), Turn(True, b"a", 3, b"1"), Turn(True, b"a", 3, b"2")]  # noqa: FBT003
-TIED_LATER = [Turn(True, b"a", 3, b"4"), Turn(True, b"b", 1, None), Turn(True, b"a", 2, b"5")]  # noqa: FBT003
-ASKS = [Turn(False, key, time_ms, None) for key in (b"a", b"b") for time_ms in range(5)]  # noqa: FBT003
+OLD_AND_NOT = [OLD_AND_MET[0], put(b"a", 4, b"w"), B9, ASKED, A9, ASKED]
+TIED = [put(b"b", 1, b"3"), put(b"a", 3, b"1"), put(b"a", 3, b"2")]
+TIED_LATER = [put(b"a", 3, b"4"), put(b"b", 1, None), put(b"a", 2, b"5")]
+ASKS = [ask(key, time_ms) for key in (b"a", b"b") for time_ms in range(5)]
 """Of versions of one time the last one that was put is met, whichever batch put it."""
 options = st.builds(Options, st.integers(0, 6), st.booleans(), st.booleans(), st.booleans())
 batches = st.lists(st.lists(puts | asks, max_size=16), max_size=4)
@@ -87,8 +99,8 @@ def test_at_once_equals_one_by_one_over_many_keys(seed: int, *, of_older: bool) 
     def turn() -> Turn:
         key, time_ms = b"%d" % draws.randrange(200), draws.randrange(100)
         if draws.random() < 0.5:
-            return Turn(False, key, time_ms, None)  # noqa: FBT003
-        return Turn(True, key, time_ms, draws.choice((None, b"v", b"w" * 30)))  # noqa: FBT003
+            return ask(key, time_ms)
+        return put(key, time_ms, draws.choice((None, b"v", b"w" * 30)))
 
     batches = [[turn() for _ in range(draws.choice((1, 2, 5, 60)))] for _ in range(25)]
     check(batches, Options(50, of_older=of_older))
