@@ -11,7 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -31,7 +32,7 @@ from tests.bench.spark.jobs import (
 )
 from tests.bench.spark.queries import QUERIES
 from tests.bench.spark.report import TITLES, Run, report, spark_chart
-from tests.bench.spark.shipped import SINKS, Shipped
+from tests.bench.spark.shipped import SINKS, Shipped, topic_of
 from tests.bench.spark.topics import (
     Digest,
     Size,
@@ -104,8 +105,13 @@ def _options() -> argparse.Namespace:
         help="the other shipped jobs as well, all or some of " + ", ".join(_FILLS),
     )
     parser.add_argument(
-        "--orders", type=int, default=1_000_000, help="records of a job's largest topic"
+        "--orders",
+        nargs="+",
+        type=int,
+        default=[1_000_000],
+        help="records of a job's largest topic; the other jobs run over the first of these sizes",
     )
+    parser.add_argument("--rounds", type=int, default=3, help="how often each of them runs")
     parser.add_argument(
         "--peers",
         nargs="*",
@@ -126,28 +132,31 @@ def _options() -> argparse.Namespace:
 def _jobs(options: argparse.Namespace, servers: str, folder: Path) -> Iterator[Shipped]:
     """Run shipped jobs, and Kafka Streams over the same topics."""
     in_json = [who for who in options.shipped if who != queries.AVRO]
-    if in_json:
-        filled = orders_prices.fill(servers, options.orders)
-        yield from _contest(in_json, filled, servers, folder)
+    rounds = range(options.rounds)
+    for orders in options.orders if in_json else ():
+        filled = orders_prices.fill(servers, orders)
+        yield from _contest(in_json, filled, rounds, servers, folder)
+    first = options.orders[0]
     if queries.AVRO in options.shipped:
         with registry_server() as registry:
-            filled = queries.fill(servers, options.orders, registry)
-            yield from _contest([queries.AVRO], filled, servers, folder)
+            filled = queries.fill(servers, first, registry)
+            yield from _contest([queries.AVRO], filled, rounds, servers, folder)
     for job in options.jobs:
         contestants = ["kafka", streams.PEER]
         if job == revenue_by_segment.JOB:
             contestants += [shipped.EACH, streams.EACH_UPDATE]
-        yield from _contest(contestants, _FILLS[job](servers, options.orders), servers, folder)
+        yield from _contest(contestants, _FILLS[job](servers, first), rounds, servers, folder)
 
 
 def _contest(
-    contestants: Iterable[str], filled: Filled, servers: str, folder: Path
+    contestants: Sequence[str], filled: Filled, rounds: range, servers: str, folder: Path
 ) -> Iterator[Shipped]:
+    """Run all of them in each round, so that neighbours have the same machine."""
     ours = {**dict.fromkeys((*SINKS, shipped.EACH), shipped.run)}
     ours |= dict.fromkeys(QUERIES, queries.run)
-    for who in contestants:
-        contestant = ours.get(who, streams.run)
-        one = contestant(who, filled, servers, folder / f"{filled.job}-{who}")
+    for number, who in product(rounds, contestants):
+        contestant, again = ours.get(who, streams.run), filled._replace(round=number)
+        one = contestant(who, again, servers, folder / topic_of(who, again))
         print(one, flush=True)
         yield one
 

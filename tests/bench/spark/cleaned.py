@@ -78,6 +78,8 @@ class Filled(NamedTuple):
     """Digests those of Kafka Streams, where it promises less."""
     registry: str | None = None
     """Where the schemas of the values stand; without one, values are JSON."""
+    round: int = 0
+    """So often all contestants have run before; each run has topics of its own."""
 
 
 class Records(NamedTuple):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
+from statistics import median, median_high
 from typing import NamedTuple
 
 from tests.bench.chart import Bar, Group, chart
@@ -40,6 +42,22 @@ TITLES = {
     "at_least_once": "Kafka Streams, at least once",
     "exactly_once_v2": "Kafka Streams, exactly once",
 }
+_COLUMNS = (
+    "records",
+    "a CPU-second",
+    "warm",
+    "of Kafka Streams",
+    "worst round",
+    "CPU-s",
+    "Java",
+    "workers",
+    "driver",
+    "seconds",
+    "MiB",
+    "rows",
+)
+_PEERS = {EACH: EACH_UPDATE, EACH_UPDATE: EACH_UPDATE}
+"""Kafka Streams for those that do not stand beside it as it comes."""
 _JOBS = """\
 Users get the job `orders-prices` as `headrace spark` starts it. It runs by progress, over the
 cleaned topics of two sidecars with JSON values, {orders} orders and {prices} prices, in ten
@@ -53,8 +71,10 @@ bytes, it holds and parses nothing, and its row is both values side by side. All
 {where}; load before and behind it {loads}. Python {python}, Spark {spark}. CPU time of all
 processes, first from nothing to the end, then of the last six tenths alone. `make bench-spark`
 
-| who | orders a CPU-second | warm | CPU-s | Java | workers | driver | seconds | MiB | rows |
-|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+{rounds} Figures are medians, memory is the most. *Of Kafka Streams* is the warm figure as a
+multiple of that of Kafka Streams with JSON in the same round, and *worst round* is the least of
+these. The query in Avro ran apart from the others.
+
 """
 _OTHERS = """
 The other shipped jobs, alike: into Kafka in transactions, with JSON, in ten micro-batches, beside
@@ -70,8 +90,6 @@ each update leaves. Of a foreign key, Kafka Streams drops the answers to orders 
 replaced since, which are many here, for it reads the orders far ahead of the answers. Rows are all
 that were written, with tombstones.
 
-| job | records | who | a CPU-s | warm | CPU-s | Java | workers | driver | seconds | MiB | rows |
-|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|
 """
 _DELAY = """
 A trickle of {orders} orders and {prices} prices a second, with the job's own defaults, into Kafka,
@@ -142,13 +160,9 @@ def report(
 def _other_rows(jobs: Sequence[Shipped]) -> list[str]:
     if not jobs:
         return []
-    stayed = f"{sum(job.stayed for job in jobs):,}"
-    return [_OTHERS.format(stayed=stayed), *map(_other_row, jobs)]
-
-
-def _other_row(job: Shipped) -> str:
-    records = f"{job.facts:,} + {job.versions:,}" if job.versions else f"{job.facts:,}"
-    return f"| {job.job} | {records} {_job_row(job)}"
+    stayed = f"{max(job.stayed for job in jobs):,}"
+    rows = (f"| {group[0].job} {_job_row(group, jobs)}" for group in _groups(jobs))
+    return [_OTHERS.format(stayed=stayed), _header("job", "who"), *rows]
 
 
 def _job_rows(jobs: Sequence[Shipped], loads: Iterable[str]) -> list[str]:
@@ -162,19 +176,74 @@ def _job_rows(jobs: Sequence[Shipped], loads: Iterable[str]) -> list[str]:
         loads=" | ".join(loads),
         python=platform.python_version(),
         spark=version("pyspark"),
+        rounds=_said(len({job.round for job in jobs})),
     )
-    return [head, *map(_job_row, jobs)]
+    return [head, _header("who"), *(_job_row(group, jobs) for group in _groups(jobs))]
 
 
-def _job_row(job: Shipped) -> str:
-    cpu = [job.cpu_seconds.get(name, 0.0) for name in ("java", "workers", "python")]
-    each = " | ".join(f"{cpu_s:,.1f}" for cpu_s in (sum(cpu), *cpu))
-    mib = sum(job.memory_bytes_max.values()) / (1 << 20)
-    return (
-        f"| {JOB_TITLES[job.who]} | {job.facts_per_cpu_second:,.0f}"
-        f" | {job.steady_facts_per_cpu_second:,.0f} | {each} | {job.seconds:,.1f} | {mib:,.0f}"
-        f" | {job.rows:,} |\n"
-    )
+def _header(*first: str) -> str:
+    names, rules = " | ".join((*first, *_COLUMNS)), "---|" * len(first) + "--:|" * len(_COLUMNS)
+    return f"| {names} |\n|{rules}\n"
+
+
+def _said(rounds: int) -> str:
+    return "One round." if rounds == 1 else f"{rounds} rounds, in each of which all ran in turn."
+
+
+def _groups(jobs: Sequence[Shipped]) -> list[list[Shipped]]:
+    """All rounds of each contestant, with each job and size."""
+    groups: defaultdict[tuple[str, int, str], list[Shipped]] = defaultdict(list)
+    for job in jobs:
+        groups[job.job, job.facts, job.who].append(job)
+    return [*groups.values()]
+
+
+def _job_row(group: Sequence[Shipped], jobs: Sequence[Shipped]) -> str:
+    one = group[0]
+    cpu_s = [
+        [job.cpu_seconds.get(name, 0.0) for job in group] for name in ("java", "workers", "python")
+    ]
+    cells = [
+        JOB_TITLES[one.who],
+        f"{one.facts:,} + {one.versions:,}" if one.versions else f"{one.facts:,}",
+        f"{_whole(group):,.0f}",
+        f"{_warm(group):,.0f}",
+        *_ratios(group, jobs),
+        f"{median(sum(job.cpu_seconds.values()) for job in group):,.1f}",
+        *(f"{median(each):,.1f}" for each in cpu_s),
+        f"{median(job.seconds for job in group):,.1f}",
+        f"{max(sum(job.memory_bytes_max.values()) for job in group) / (1 << 20):,.0f}",
+        f"{median_high(job.rows for job in group):,}",
+    ]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _whole(group: Sequence[Shipped]) -> float:
+    return median(job.facts_per_cpu_second for job in group)
+
+
+def _warm(group: Sequence[Shipped]) -> float:
+    return median(job.steady_facts_per_cpu_second for job in group)
+
+
+def _ratios(group: Sequence[Shipped], jobs: Sequence[Shipped]) -> tuple[str, str]:
+    """Return a contestant's warm figure by its peer's: in the middle, and in the worst round."""
+    one = group[0]
+    peer = _PEERS.get(one.who, "json" if one.job == orders_prices.JOB else PEER)
+    theirs = {
+        job.round: job.steady_facts_per_cpu_second
+        for job in jobs
+        if (job.job, job.facts, job.who) == (one.job, one.facts, peer)
+    }
+    ratios = {
+        job.round: job.steady_facts_per_cpu_second / theirs[job.round]
+        for job in group
+        if job.round in theirs
+    }
+    if not ratios or one.who in (peer, AVRO):
+        return "", ""
+    worst = min(ratios, key=lambda number: ratios[number])
+    return f"{median(ratios.values()):.2f}x", f"{ratios[worst]:.2f}x, round {worst + 1}"
 
 
 def _more(runs: Sequence[Run]) -> list[str]:
@@ -194,16 +263,15 @@ def _more(runs: Sequence[Run]) -> list[str]:
 
 
 def spark_chart(jobs: Sequence[Shipped]) -> str:
-    """Orders a CPU-second of `orders-prices`, in all and warm."""
+    """Orders a CPU-second of `orders-prices` over the first size, in all and warm."""
+    jobs = [job for job in jobs if job.job == orders_prices.JOB and job.facts == jobs[0].facts]
     ours = {*SINKS, *QUERIES}
-    jobs = [job for job in jobs if job.job == orders_prices.JOB]
-    groups = {
-        "orders a CPU-second, all of it": [
-            Bar(JOB_TITLES[job.who], job.facts_per_cpu_second, job.who in ours) for job in jobs
-        ],
-        "warm": [
-            Bar(JOB_TITLES[job.who], job.steady_facts_per_cpu_second, job.who in ours)
-            for job in jobs
-        ],
+    heights = {"orders a CPU-second, all of it": _whole, "warm": _warm}
+    bars = {
+        title: [
+            Bar(JOB_TITLES[group[0].who], height(group), group[0].who in ours)
+            for group in _groups(jobs)
+        ]
+        for title, height in heights.items()
     }
-    return chart([Group(title, bars) for title, bars in groups.items()])
+    return chart([Group(title, each) for title, each in bars.items()])

@@ -63,6 +63,7 @@ class Shipped(NamedTuple):
     memory_bytes_max: dict[str, int]
     stayed: int = 0
     """How many rows that should have gone are there at the end."""
+    round: int = 0
 
     @property
     def facts_per_cpu_second(self) -> float:
@@ -118,7 +119,7 @@ def described(who: str, filled: Filled, servers: str, folder: Path) -> dict[str,
 
 def topic_of(who: str, filled: Filled) -> str:
     """Return the topic of a job's rows, which is its name as well."""
-    return f"{filled.job}-{who}-{filled.size.facts}"
+    return f"{filled.job}-{who}-{filled.size.facts}-{filled.round}"
 
 
 def run(who: str, filled: Filled, servers: str, folder: Path) -> Shipped:
@@ -232,4 +233,5 @@ def _summary(
         end.seconds - start.seconds,
         steady,
         dict(tree.memory_max),
+        round=filled.round,
     )

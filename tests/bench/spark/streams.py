@@ -14,7 +14,13 @@ from typing import NamedTuple
 from tests.bench.race import environments
 from tests.bench.spark.cleaned import GRACE_MS, Ends, Filled, Made
 from tests.bench.spark.jobs import count_alerts, orders_prices
-from tests.bench.spark.shipped import BATCHES, WARMING_BATCHES, Shipped, refuse_wrong
+from tests.bench.spark.shipped import (
+    BATCHES,
+    WARMING_BATCHES,
+    Shipped,
+    refuse_wrong,
+    topic_of,
+)
 from tests.bench.spark.topics import PARTITIONS, RETENTION_MS, read_rows
 from tests.bench.spark.watched import Watched, watch
 from tests.kafka.clients import FOREVER, Clients
@@ -115,7 +121,7 @@ def run(who: str, filled: Filled, servers: str, folder: Path) -> Shipped:
     """Do as the job over the same topics; the rows must be right as well."""
     folder.mkdir(parents=True)
     how = JOINS[who] if filled.job == orders_prices.JOB else of_job(filled.job, who)
-    name = f"streams-{filled.job}-{who}-{filled.size.facts}".replace("_", "-")
+    name = f"streams-{topic_of(who, filled)}".replace("_", "-")
     topics = [each.topic for each in reversed(filled.inputs.values())]
     watched = join(how, name, topics, filled.ends, servers, folder)
     made = _made(how, name, filled, servers)
@@ -135,6 +141,7 @@ def run(who: str, filled: Filled, servers: str, folder: Path) -> Shipped:
         watched.warm_cpu_seconds,
         watched.memory_bytes_max,
         made.stayed,
+        filled.round,
     )
 
 

@@ -174,7 +174,7 @@ def test_a_query_file_is_one_that_users_may_write(tmp_path: Path) -> None:
         file = tmp_path / f"{who}.yaml"
         file.write_text(json.dumps(said), "utf-8")
         _, config = load_job(file)
-        assert config.name == f"orders-prices-{who}-10"
+        assert config.name == f"orders-prices-{who}-10-0"
         assert config.sink.kafka is not None
         assert config.sink.kafka.value == ("json" if registry is None else "avro")
 
@@ -186,22 +186,44 @@ def test_each_update_is_an_option_of_the_job(tmp_path: Path) -> None:
         file = tmp_path / f"{who}.yaml"
         file.write_text(json.dumps(described(who, filled, "here:9092", tmp_path)), "utf-8")
         _, config = load_job(file)
-        assert config.name == f"revenue-by-segment-{who}-10"
+        assert config.name == f"revenue-by-segment-{who}-10-0"
         assert updates_of(config) == updates
         assert config.sink.kafka is not None
 
 
 def test_the_page_has_a_row_a_run_and_the_chart_is_of_one_job() -> None:
-    def run(job: str, who: str) -> Shipped:
-        used = {"java": 2.0, "workers": 1.0, "python": 1.0}
-        return Shipped(job, who, 8_000, 800, 7_777, 9.0, used, 4_000, 3.0, used, {"java": 1 << 20})
-
     ours, other = orders_prices.JOB, revenue_by_segment.JOB
-    runs = [run(ours, who) for who in ("kafka", *queries.QUERIES, "json")] + [run(other, "kafka")]
-    runs += [run(other, streams.PEER)._replace(stayed=1_234), run(other, streams.EACH_UPDATE)]
+    runs = [_run(ours, who) for who in ("kafka", *queries.QUERIES, "json")] + [_run(other, "kafka")]
+    runs += [_run(other, streams.PEER)._replace(stayed=1_234), _run(other, streams.EACH_UPDATE)]
     page = report(runs, None, [], ["1", "2"])
     assert page.count("| 7,777 |") == 7
-    assert "| headrace, a query from Avro to Avro | 2,000 | 1,000 |" in page
-    assert f"| {other} | 8,000 + 800 | Kafka Streams, without its cache | 2,000 | 1,000 |" in page
+    assert "| headrace, a query from Avro to Avro | 8,000 + 800 | 2,000 | 1,000 |  |" in page
+    assert f"| {other} | Kafka Streams, without its cache | 8,000 + 800 | 2,000 | 1,000 |" in page
     assert "Kafka Streams left 1,234 rows" in page
+    assert "One round." in page
     assert spark_chart(runs).count("<rect") == 8
+
+
+def test_a_figure_is_the_median_of_its_rounds_beside_its_own_neighbours() -> None:
+    ours = [
+        _run(orders_prices.JOB, "kafka", number, cpu_s) for number, cpu_s in enumerate((1, 2, 5))
+    ]
+    peers = [
+        _run(orders_prices.JOB, "json", number, cpu_s) for number, cpu_s in enumerate((2, 2, 4))
+    ]
+    more = [run._replace(facts=80_000) for run in ours]
+    page = report([*ours, *peers, *more], None, [], ["1", "2"])
+    assert "3 rounds" in page
+    assert (
+        "to Kafka in transactions | 8,000 + 800 | 4,000 | 2,000 | 1.00x | 0.80x, round 3 |" in page
+    )
+    assert "Kafka Streams, JSON, exactly once | 8,000 + 800 | 4,000 | 2,000 |  |  |" in page
+    assert "to Kafka in transactions | 80,000 + 800 | 40,000 | 2,000 |  |  |" in page
+    assert spark_chart([*ours, *peers, *more]).count("<rect") == 4
+
+
+def _run(job: str, who: str, number: int = 0, cpu_s: float = 4.0) -> Shipped:
+    used = {"java": cpu_s / 2, "workers": cpu_s / 4, "python": cpu_s / 4}
+    memory = {"java": 1 << 20}
+    run = Shipped(job, who, 8_000, 800, 7_777, 9.0, used, 4_000, 3.0, used, memory)
+    return run._replace(round=number)
