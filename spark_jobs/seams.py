@@ -8,6 +8,7 @@ versions that we run on differ, all names stand here, and a session looks for th
 
 from __future__ import annotations
 
+import json
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from pyspark.sql.streaming.proto import StateMessage_pb2 as state_messages
 from headrace.contracts.errors import SettingsInvalid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.stateful_processor import MapState
@@ -139,6 +140,41 @@ def last_write_of(log: Any, writer: str) -> int | None:
     """Return the number of a writer's last write in a Delta log, None if it wrote nothing."""
     last = log.unsafeVolatileSnapshot().transactions().get(writer)
     return int(last.get()) if last.isDefined() else None
+
+
+def described_by(transaction: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a table asks of its writers, and what it is, in the words of Delta's protocol."""
+    protocol = json.loads(transaction.protocol().json())["protocol"]
+    return protocol, json.loads(transaction.metadata().json())["metaData"]
+
+
+def depends_on_writer(transaction: Any, writer: str) -> None:
+    """Have Delta refuse a transaction if another one brings a number of this writer before it.
+
+    `txnVersion` does so as well, but reads the table's whole state for the last number.
+    """
+    transaction.readTxn().addOne(writer)
+
+
+def commit_files(
+    spark: SparkSession,
+    transaction: Any,
+    writer: str,
+    batch: int,
+    files: Sequence[Mapping[str, Any]],
+) -> int:
+    """Commit files to a Delta table with the number of a micro-batch; return the table's version.
+
+    A file is described in the words of Delta's protocol.
+    """
+    java = java_of(spark)
+    delta, to_seq = java.org.apache.spark.sql.delta, java.PythonUtils.toSeq
+    added = [delta.actions.Action.fromJson(json.dumps({"add": file})) for file in files]
+    now_ms, none = java.System.currentTimeMillis(), java.scala.Option.empty()
+    transaction.updateSetTransaction(writer, batch, java.scala.Option.apply(now_ms))
+    append = java.org.apache.spark.sql.streaming.OutputMode.Append()
+    update = getattr(delta, "DeltaOperations$StreamingUpdate")(append, writer, batch, none)
+    return int(transaction.commit(to_seq(added), update))
 
 
 def has_class(spark: SparkSession, name: str) -> bool:

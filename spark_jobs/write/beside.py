@@ -17,6 +17,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.sql import DataFrame
 
 from headrace.spark_jobs.write.bundled import Aim, in_bundles
+from headrace.spark_jobs.write.task_files import FILED_SCHEMA, Filed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,10 +82,10 @@ class MadeRows:
         """Return them as a frame, for Spark's writers."""
         return self.bundles.mapInArrow(self._rows_of, self.table.schema)
 
-    def in_files(self, files: Files) -> list[str]:
-        """Have tasks write them to files, and return the names of those."""
-        named = self.bundles.mapInArrow(files.writer_of(self._rows_of), "file STRING")
-        return [row["file"] for row in named.collect()]
+    def in_files(self, files: Files) -> list[Filed]:
+        """Have tasks write them to files, and return what they say of those."""
+        filed = self.bundles.mapInArrow(files.writer_of(self._rows_of), FILED_SCHEMA)
+        return [Filed(*row) for row in filed.collect()]
 
 
 def beside_bundles(aim: Aim, table: Table, write: Write, said: Said) -> Write:

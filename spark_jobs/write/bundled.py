@@ -22,7 +22,7 @@ from headrace.spark_jobs.headers import encode_headers, joined_texts
 from headrace.spark_jobs.shapes import BUNDLE, CORRECTED, DEAD, LATE, ORIGIN
 from headrace.spark_jobs.versioned.spread import SEED
 from headrace.spark_jobs.write.aim import ROWS
-from headrace.spark_jobs.write.digest import ROW_HASH
+from headrace.spark_jobs.write.digest import ROW_HASH, Digest
 from headrace.spark_jobs.write.transaction import NOTE, Note
 
 if TYPE_CHECKING:
@@ -180,10 +180,19 @@ def digests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield, for each bundle, how many rows it has for a table, and the sum of their hashes."""
     for results in in_bundles(batches):
         rows = results.filter(are_rows(results))
-        seeds = np.full(len(rows), SEED, np.uint64)
-        times_us = pc.multiply(rows["timestamp_ms"], 1_000)
-        total = _hashes(seeds, rows["key"], times_us).sum()
-        yield pa.RecordBatch.from_pydict({"rows": [len(rows)], "total": [int(total)]})
+        total = _total(rows["key"], pc.multiply(rows["timestamp_ms"], 1_000))
+        yield pa.RecordBatch.from_pydict({"rows": [len(rows)], "total": [total]})
+
+
+def digest_of_rows(rows: pa.RecordBatch) -> Digest:
+    """Return the digest of the rows of a table in columns."""
+    times_us = rows["timestamp"].cast(pa.int64())
+    return Digest(rows.num_rows, _total(rows["key"].view(pa.binary()), times_us))
+
+
+def _total(keys: pa.Array, times_us: pa.Array) -> int:
+    """Return the sum of the hashes of rows; that of 64-bit numbers wraps around."""
+    return int(_hashes(np.full(len(keys), SEED, np.uint64), keys, times_us).sum())
 
 
 def row_hashes(targets: pa.Array, keys: pa.Array, times_ms: pa.Array) -> NDArray[np.int64]:

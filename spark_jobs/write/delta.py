@@ -6,6 +6,8 @@ In mode `append`, rows stand beside each other, each with its micro-batch in the
 mode `upsert`, the last row of a key replaces the earlier ones, and a deleted key has no row. In
 mode `scd2`, each version of a key has a row, from when until when; see `scd2.py`. Before the first
 row, the table notes the checkpoint that writes to it, as a property.
+
+Tasks write the files of an append where the table takes such files; see `delta_files.py`.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+from pyspark.sql.types import LongType, StructField, StructType
 
 from headrace.spark_jobs.seams import last_write_of
 from headrace.spark_jobs.write.attempts import attempted
@@ -30,12 +34,16 @@ from headrace.spark_jobs.write.claims import (
     refuse_other_columns,
 )
 from headrace.spark_jobs.write.column_types import Writer
+from headrace.spark_jobs.write.delta_files import append_made, takes_files
 from headrace.spark_jobs.write.delta_marker import marker_of_batch, marker_text
 from headrace.spark_jobs.write.delta_place import DeltaPlace
 from headrace.spark_jobs.write.digest import Digest, digest_of_table
 from headrace.spark_jobs.write.snapshots import TableMarker, is_written
 from headrace.spark_jobs.write.upsert import merge_lasts
 from headrace.spark_jobs.write.versions import merge_versions, versions_of
+
+if TYPE_CHECKING:
+    from headrace.spark_jobs.write.beside import MadeRows
 
 _PLACES = ("task", "sequence", "batch")
 """Columns that tables of earlier versions lack."""
@@ -72,6 +80,8 @@ class DeltaSink:
         self._of_one_task = of_one_task
         self._repeats = repeats
         self._claimed = False
+        self._version: int | None = None
+        """The version that the table has got from the last micro-batch, if tasks wrote that."""
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, unless an earlier attempt did."""
@@ -79,42 +89,80 @@ class DeltaSink:
 
     def write_noted(self, frame: DataFrame, batch_id: int, digest: Callable[[], Digest]) -> None:
         """Do as `write`, where the digest of the rows is known without reading the frame."""
-        spark, query_id = frame.sparkSession, query_id_of(frame)
-        marker = TableMarker(query_id, batch_id)
-        if self._repeats:
-            found = digest()
-            marker = marker._replace(rows=found.rows, keys=found.keys)
+        spark = frame.sparkSession
+        marker = self._marker(query_id_of(frame), batch_id, digest)
         frame = frame.withColumn("batch", F.lit(batch_id).cast("bigint"))
         if self._mode == SCD2:
             frame = versions_of(frame)
+        self._put(spark, frame.schema, marker, lambda: self._write(frame, marker))
+
+    def takes_made(self, spark: SparkSession, schema: StructType) -> bool:
+        """Return whether tasks may write rows of these columns."""
+        return self._mode == APPEND and takes_files(spark, self._place, _numbered(schema))
+
+    def write_made(self, made: MadeRows, batch_id: int) -> None:
+        """Have tasks write the rows of a micro-batch to files, and append those."""
+        spark, query_id = made.bundles.sparkSession, query_id_of(made.bundles)
+        schema = _numbered(made.table.schema)
+        if not self._claimed:
+            # A table is made in a folder without files.
+            self._claim(spark, schema, query_id)
+        append = append_made(made, self._place, schema, query_id, batch_id)
+        marker = self._marker(query_id, batch_id, append.digest)
+        noted = self._noted(spark, marker)
+
+        def put() -> None:
+            last, self._version = self._version, None
+            with _setting(spark, noted):
+                self._version = append.commit(self._writer(query_id), last)
+
+        try:
+            self._put(spark, schema, marker, put)
+        finally:
+            append.tidy()
+
+    def _marker(self, query_id: str, batch_id: int, digest: Callable[[], Digest]) -> TableMarker:
+        marker = TableMarker(query_id, batch_id)
+        if not self._repeats:
+            return marker
+        found = digest()
+        return marker._replace(rows=found.rows, keys=found.keys)
+
+    def _put(
+        self, spark: SparkSession, schema: StructType, marker: TableMarker, put: Callable[[], None]
+    ) -> None:
+        """Put a micro-batch into the table, unless an earlier attempt did."""
 
         def write() -> None:
             is_there = False
             if not self._claimed:
-                self._claim(frame, query_id)
+                self._claim(spark, schema, marker.query_id)
                 is_there = self._has(spark, marker)
             # If another commit comes between, the table may have other columns.
             self._claimed = False
             if not is_there:
-                self._put(frame, marker)
+                put()
             self._claimed = True
 
-        attempted(self._query, self._place.title, batch_id, write)
+        attempted(self._query, self._place.title, marker.batch, write)
 
-    def _put(self, frame: DataFrame, marker: TableMarker) -> None:
+    def _write(self, frame: DataFrame, marker: TableMarker) -> None:
         """Append or merge rows, unless the table's log has the number of the micro-batch."""
         spark, batch_id = frame.sparkSession, marker.batch
         table = self._place.name_in(spark)
         number = {"txnAppId": self._writer(marker.query_id), "txnVersion": str(batch_id)}
-        text = marker_text(spark.conf.get(_SAYS, None) or "", self._query, marker)
         noted = {f"{_WRITE}.{name}": value for name, value in number.items()}
-        with _setting(spark, {**noted, _SAYS: text}):
+        with _setting(spark, {**noted, **self._noted(spark, marker)}):
             if self._mode == APPEND:
                 frame.writeTo(table).options(**number).append()
             elif self._mode == SCD2:
                 merge_versions(frame, table, batch_id, in_order=self._in_order)
             else:
                 merge_lasts(frame, table, of_one_task=self._of_one_task)
+
+    def _noted(self, spark: SparkSession, marker: TableMarker) -> dict[str, str]:
+        """Return the setting by which a commit has a marker."""
+        return {_SAYS: marker_text(spark.conf.get(_SAYS, None) or "", self._query, marker)}
 
     def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
         """Return whether the table's log has a micro-batch."""
@@ -140,23 +188,23 @@ class DeltaSink:
     def _writer(self, query_id: str) -> str:
         return f"{self._query}/{query_id}"
 
-    def _claim(self, frame: DataFrame, query_id: str) -> None:
+    def _claim(self, spark: SparkSession, schema: StructType, query_id: str) -> None:
         """Note in the table which checkpoint writes to it; refuse a table of another one."""
-        spark, place = frame.sparkSession, self._place
-        place.make(spark, frame.schema)
+        place = self._place
+        place.make(spark, schema)
         table = place.read(spark)
         properties = table.detail().select("properties").collect()[0]["properties"]
         known = is_claimed(place.title, properties, self._query, query_id, self._mode)
         kept = table.toDF()
         there = kept.columns
-        self._refuse_columns(spark, [*there, *_PLACES], frame.columns)
+        self._refuse_columns(spark, [*there, *_PLACES], schema.names)
         appends, evolves = self._mode == APPEND, self._evolves(spark)
         writer = Writer(widens=not appends, fills=appends or evolves, adds=evolves)
-        writer.refuse_other_types(place.title, kept.schema, frame.schema)
+        writer.refuse_other_types(place.title, kept.schema, schema)
         if not known:
             claims = claims_of(self._query, query_id, self._mode)
             set_properties(spark, place.name_in(spark), claims)
-        _add_places(frame, place.name_in(spark), there)
+        _add_places(spark, schema, place.name_in(spark), there)
 
     def _evolves(self, spark: SparkSession) -> bool:
         """Return whether Delta adds what the rows have and the table lacks."""
@@ -190,9 +238,14 @@ def _setting(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
                 spark.conf.set(name, old)
 
 
-def _add_places(frame: DataFrame, table: str, there: list[str]) -> None:
+def _add_places(spark: SparkSession, schema: StructType, table: str, there: list[str]) -> None:
     known = {name.lower() for name in there}
-    for field in frame.schema.fields:
+    for field in schema.fields:
         if field.name in _PLACES and field.name not in known:
             added = f"{field.name} {field.dataType.simpleString()}"
-            frame.sparkSession.sql(f"ALTER TABLE {table} ADD COLUMNS ({added})")
+            spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({added})")
+
+
+def _numbered(rows: StructType) -> StructType:
+    """Return the columns of rows with the number of their micro-batch."""
+    return StructType([*rows.fields, StructField("batch", LongType())])

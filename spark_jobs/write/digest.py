@@ -7,16 +7,16 @@ between runs. If a row is lost or doubled, rows, keys or times differ.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, Row
+    from pyspark.sql import Column, DataFrame
 
 ROW_HASH = "row_hash"
 """The column of a row's own number."""
@@ -42,6 +42,11 @@ class Digest:
         """The sum in the notation of a marker."""
         return f"{self.total:016x}"
 
+    def add(self, other: Digest) -> None:
+        """Add the rows of another digest."""
+        self.rows += other.rows
+        self.total = (self.total + other.total) % _NUMBERS
+
     def taken(self, table: pa.RecordBatch) -> pa.RecordBatch:
         """Add the rows of a table, and return the table."""
         self.rows += table.num_rows
@@ -57,12 +62,11 @@ def digest_of_table(rows: DataFrame) -> Digest:
     return together(rows.agg(F.count("*").alias("rows"), F.sum(hashed).alias("total")).collect())
 
 
-def together(parts: Iterable[Row]) -> Digest:
+def together(parts: Iterable[Sequence[Any]]) -> Digest:
     """Return the digest of all rows by those of their parts."""
     found = Digest()
     for rows, total in parts:
-        found.rows += rows
-        found.total = (found.total + int(total or 0)) % _NUMBERS
+        found.add(Digest(rows, int(total or 0)))
     return found
 
 

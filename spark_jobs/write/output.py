@@ -44,6 +44,9 @@ class Sink(Protocol):
 class MakingSink(Sink, Protocol):
     """Has the rows of bundles made where it writes them."""
 
+    def takes_made(self, spark: SparkSession, schema: StructType) -> bool:
+        """Return whether it does so with rows of these columns."""
+
     def write_made(self, made: MadeRows, batch_id: int) -> None:
         """Do as `write`."""
 
@@ -131,12 +134,17 @@ class TableOutput:
         self._asides = asides
         self._corrects = corrects
         self._table = table
+        self._written_where_made = False
 
     def writer_where_made(self, spark: SparkSession) -> Writer | None:
         """Do as that of `KafkaOutput`, unless the sink needs to read the rows."""
-        if self._table is None or not isinstance(self._sink, MakingSink):
+        table, sink = self._table, self._sink
+        if table is None or not isinstance(sink, MakingSink):
             return None
-        return self._asides.writer_where_made(spark, self._table)
+        if not sink.takes_made(spark, table.schema):
+            return None
+        self._written_where_made = True
+        return self._asides.writer_where_made(spark, table)
 
     def write(self, results: DataFrame, batch_id: int) -> None:
         """Write a micro-batch; its steps run once, whichever sink has it already."""
@@ -155,7 +163,7 @@ class TableOutput:
 
     def _write_bundles(self, bundles: DataFrame, batch_id: int, table: Table) -> None:
         sink = self._sink
-        if isinstance(sink, NotingSink):
+        if isinstance(sink, NotingSink) and not self._written_where_made:
             self._write_kept(bundles, batch_id, table, sink)
             return
         assert isinstance(sink, MakingSink), "only a sink that takes bundles gets any"

@@ -26,6 +26,8 @@ from headrace.spark_jobs.write.column_types import refuse_untyped
 from headrace.spark_jobs.write.task_files import codec_for, write_by_tasks
 
 if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
     from headrace.spark_jobs.write.beside import MadeRows
 
 _PLACES = "checkpoint STRING, batch BIGINT"
@@ -57,6 +59,10 @@ class ParquetSink:
         except AnalysisException as error:
             message = f"{self._folder} cannot be written to: {first_line(error)}"
             raise JobInvalid(message) from error
+
+    def takes_made(self, spark: SparkSession, schema: StructType) -> bool:  # noqa: ARG002
+        """Return that it has rows made where it writes them, whatever their columns."""
+        return True
 
     def write_made(self, made: MadeRows, batch_id: int) -> None:
         """Write a micro-batch while its rows are made: by its tasks, where they can."""

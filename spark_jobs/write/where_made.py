@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pyspark import TaskContext
 
 from headrace.spark_jobs.write.batch import having
 from headrace.spark_jobs.write.beside import MadeRows, beside, taken_from
-from headrace.spark_jobs.write.task_files import Files
+from headrace.spark_jobs.write.task_files import Filed, Files
 from headrace.spark_jobs.write.transaction import Batch, writer_of
 
 if TYPE_CHECKING:
@@ -68,9 +67,9 @@ class TableWriter(NamedTuple):
         """Write them by the words of the driver, and report."""
         write = writer_of(Batch.of_words(words, self.client))
         rows_of = beside(self.aim, self.table, write, self.said)
-        files = Files(Path(words["folder"]), self.table.arrow_schema, words["codec"])
-        for named in files.writer_of(rows_of)(results):
-            self.said.add(named.to_pylist())
+        files = Files.of_words(words["files"], self.table.arrow_schema)
+        for filed in files.writer_of(rows_of)(results):
+            self.said.add(filed.to_pylist())
 
 
 class RowsWhereMade(MadeRows):
@@ -84,12 +83,12 @@ class RowsWhereMade(MadeRows):
         self._words = words
         self._said = said
 
-    def in_files(self, files: Files) -> list[str]:
+    def in_files(self, files: Files) -> list[Filed]:
         """Have tasks write them to files; what they report of other results stays in `said`."""
-        tell(self.bundles, {**self._words, **files.words()})
+        tell(self.bundles, {**self._words, "files": files.words()})
         found = taken_from(self._said)
         self._said.value = [row for row in found if "file" not in row]
-        return [row["file"] for row in found if "file" in row]
+        return [Filed(**row) for row in found if "file" in row]
 
 
 def tell(bundles: DataFrame, words: Words) -> None:

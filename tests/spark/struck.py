@@ -90,7 +90,8 @@ def run_struck(file: Path, strike: Moment | None = None, *, changed_code: bool =
     # The job has a module of its own, and leaves as the shipped one unless it looks at its rows.
     strikes.setattr(run, "leaves_bundled", lambda _job, _config: not changed_code)
     if strike == "behind the table":
-        strikes.setattr(ParquetSink, "write_made", dying_behind(ParquetSink.write_made))
+        for maker in (ParquetSink, DeltaSink):
+            strikes.setattr(maker, "write_made", dying_behind(maker.write_made))
         for sink in (DeltaSink, IcebergSink):
             strikes.setattr(sink, "write_noted", dying_behind(sink.write_noted))
     write_kafka.KeptWriter = _Told  # type: ignore[attr-defined]
