@@ -22,7 +22,7 @@ INCLUDED = {
     "reference/query.schema.json": ROOT / "contracts" / "schemas" / "query.schema.json",
     **{
         f"results/{name}.svg": ROOT / "tests" / "bench" / "results" / f"{name}.svg"
-        for name in ("race", "whole")
+        for name in ("race", "spark", "whole")
     },
 }
 _MOVED = (
