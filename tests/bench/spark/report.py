@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from tests.bench.chart import Bar, Group, chart
 from tests.bench.race.machine import machine
+from tests.bench.rounds import compared
 from tests.bench.spark.cleaned import GRACE_MS
 from tests.bench.spark.jobs import orders_prices
 from tests.bench.spark.queries import AVRO, JSON, QUERIES
@@ -235,15 +236,8 @@ def _ratios(group: Sequence[Shipped], jobs: Sequence[Shipped]) -> tuple[str, str
         for job in jobs
         if (job.job, job.facts, job.who) == (one.job, one.facts, peer)
     }
-    ratios = {
-        job.round: job.steady_facts_per_cpu_second / theirs[job.round]
-        for job in group
-        if job.round in theirs
-    }
-    if not ratios or one.who in (peer, AVRO):
-        return "", ""
-    worst = min(ratios, key=lambda number: ratios[number])
-    return f"{median(ratios.values()):.2f}x", f"{ratios[worst]:.2f}x, round {worst + 1}"
+    ours = {job.round: job.steady_facts_per_cpu_second for job in group}
+    return ("", "") if one.who in (peer, AVRO) else compared(ours, theirs)
 
 
 def _more(runs: Sequence[Run]) -> list[str]:

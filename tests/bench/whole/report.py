@@ -11,6 +11,7 @@ from statistics import median
 
 from headrace.services.broker.jars import kafka_version
 from tests.bench.race.machine import machine
+from tests.bench.rounds import compared
 from tests.bench.whole.agreement import Agreement
 from tests.bench.whole.delay import COMMIT_INTERVAL_MS, GRACE_MS, PRODUCTS, Delayed
 from tests.bench.whole.kept import Kept, Part, Told
@@ -223,15 +224,10 @@ def _ratios(group: Sequence[Whole], runs: Sequence[Whole]) -> tuple[str, str]:
         for run in runs
         if (run.who, run.orders) == ("headrace", group[0].orders)
     }
-    ratios = {
-        run.round: ours[run.round] / run.steady_orders_per_cpu_second
-        for run in group
-        if run.round in ours and run.used.steady_orders
+    theirs = {
+        run.round: run.steady_orders_per_cpu_second for run in group if run.used.steady_orders
     }
-    if not ratios or group[0].who == "headrace":
-        return "", ""
-    worst = min(ratios, key=lambda number: ratios[number])
-    return f"{median(ratios.values()):.2f}x", f"{ratios[worst]:.2f}x, round {worst + 1}"
+    return ("", "") if group[0].who == "headrace" else compared(ours, theirs)
 
 
 def _part_rows(group: Sequence[Whole]) -> Iterator[str]:
