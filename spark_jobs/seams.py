@@ -142,39 +142,54 @@ def last_write_of(log: Any, writer: str) -> int | None:
     return int(last.get()) if last.isDefined() else None
 
 
-def described_by(transaction: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a table asks of its writers, and what it is, in the words of Delta's protocol."""
-    protocol = json.loads(transaction.protocol().json())["protocol"]
-    return protocol, json.loads(transaction.metadata().json())["metaData"]
+def folder_of_log(log: Any) -> str:
+    """Return the folder of a Delta table, as a URL."""
+    return str(log.dataPath())
 
 
-def depends_on_writer(transaction: Any, writer: str) -> None:
-    """Have Delta refuse a transaction if another one brings a number of this writer before it.
+class DeltaCommit:
+    """A commit to a Delta table on its way, which Delta compares with those that come between."""
 
-    `txnVersion` does so as well, but reads the table's whole state for the last number.
-    """
-    transaction.readTxn().addOne(writer)
+    def __init__(self, spark: SparkSession, log: Any) -> None:
+        """Begin behind the last commit of a table."""
+        self._java = java_of(spark)
+        self._transaction = log.startTransaction()
 
+    @property
+    def version_before(self) -> int:
+        """The table's version behind that commit."""
+        return int(self._transaction.readVersion())
 
-def commit_files(
-    spark: SparkSession,
-    transaction: Any,
-    writer: str,
-    batch: int,
-    files: Sequence[Mapping[str, Any]],
-) -> int:
-    """Commit files to a Delta table with the number of a micro-batch; return the table's version.
+    def described(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what the table asks of writers, and what it is, in the protocol's words."""
+        protocol = json.loads(self._transaction.protocol().json())["protocol"]
+        return protocol, json.loads(self._transaction.metadata().json())["metaData"]
 
-    A file is described in the words of Delta's protocol.
-    """
-    java = java_of(spark)
-    delta, to_seq = java.org.apache.spark.sql.delta, java.PythonUtils.toSeq
-    added = [delta.actions.Action.fromJson(json.dumps({"add": file})) for file in files]
-    now_ms, none = java.System.currentTimeMillis(), java.scala.Option.empty()
-    transaction.updateSetTransaction(writer, batch, java.scala.Option.apply(now_ms))
-    append = java.org.apache.spark.sql.streaming.OutputMode.Append()
-    update = getattr(delta, "DeltaOperations$StreamingUpdate")(append, writer, batch, none)
-    return int(transaction.commit(to_seq(added), update))
+    def last_number_of(self, writer: str) -> int:
+        """Return the number of a writer's last commit, below zero without any; depend on it.
+
+        Delta reads all of the table's state for it.
+        """
+        return int(self._transaction.txnVersion(writer))
+
+    def depend_on(self, writer: str) -> None:
+        """Have Delta refuse this commit if another one brings a number of the writer before it."""
+        self._transaction.readTxn().addOne(writer)
+
+    def append(self, writer: str, number: int, files: Sequence[Mapping[str, Any]]) -> int:
+        """Commit files, as a stream does, with the writer's number; return the table's version.
+
+        A file is described in the words of Delta's protocol.
+        """
+        scala, delta = self._java.scala.Option, self._java.org.apache.spark.sql.delta
+        added = [delta.actions.Action.fromJson(json.dumps({"add": file})) for file in files]
+        now_ms = self._java.System.currentTimeMillis()
+        self._transaction.updateSetTransaction(writer, number, scala.apply(now_ms))
+        mode = self._java.org.apache.spark.sql.streaming.OutputMode.Append()
+        update = getattr(delta, "DeltaOperations$StreamingUpdate")(
+            mode, writer, number, scala.empty()
+        )
+        return int(self._transaction.commit(self._java.PythonUtils.toSeq(added), update))
 
 
 def has_class(spark: SparkSession, name: str) -> bool:

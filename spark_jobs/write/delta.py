@@ -34,7 +34,7 @@ from headrace.spark_jobs.write.claims import (
     refuse_other_columns,
 )
 from headrace.spark_jobs.write.column_types import Writer
-from headrace.spark_jobs.write.delta_files import append_made, takes_files
+from headrace.spark_jobs.write.delta_files import Append, TableFolder, files_in, folder_for_files
 from headrace.spark_jobs.write.delta_marker import marker_of_batch, marker_text
 from headrace.spark_jobs.write.delta_place import DeltaPlace
 from headrace.spark_jobs.write.digest import Digest, digest_of_table
@@ -80,6 +80,8 @@ class DeltaSink:
         self._of_one_task = of_one_task
         self._repeats = repeats
         self._claimed = False
+        self._folder: TableFolder | None = None
+        """The folder for the files of tasks, if they write any."""
         self._version: int | None = None
         """The version that the table has got from the last micro-batch, if tasks wrote that."""
 
@@ -96,18 +98,23 @@ class DeltaSink:
             frame = versions_of(frame)
         self._put(spark, frame.schema, marker, lambda: self._write(frame, marker))
 
-    def takes_made(self, spark: SparkSession, schema: StructType) -> bool:
+    def takes_made(self, spark: SparkSession, schema: StructType, /) -> bool:
         """Return whether tasks may write rows of these columns."""
-        return self._mode == APPEND and takes_files(spark, self._place, _numbered(schema))
+        if self._mode == APPEND:
+            self._folder = folder_for_files(spark, self._place, _numbered(schema))
+        return self._folder is not None
 
     def write_made(self, made: MadeRows, batch_id: int) -> None:
         """Have tasks write the rows of a micro-batch to files, and append those."""
         spark, query_id = made.bundles.sparkSession, query_id_of(made.bundles)
         schema = _numbered(made.table.schema)
+        assert self._folder is not None, "a sink that takes rows that are made has a folder"
         if not self._claimed:
             # A table is made in a folder without files.
-            self._claim(spark, schema, query_id)
-        append = append_made(made, self._place, schema, query_id, batch_id)
+            self._place.make(spark, schema)
+        files = files_in(self._folder, made.table.arrow_schema, query_id, batch_id)
+        filed, log = made.in_files(files), self._place.log(spark)
+        append = Append(spark, log, self._place.title, schema, files, filed)
         marker = self._marker(query_id, batch_id, append.digest)
         noted = self._noted(spark, marker)
 

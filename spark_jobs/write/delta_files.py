@@ -19,22 +19,22 @@ import json
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.types import StructType
 
 from headrace.contracts.errors import WorkerStalled
 from headrace.spark_jobs.folder import Folder
-from headrace.spark_jobs.seams import commit_files, depends_on_writer, described_by
+from headrace.spark_jobs.seams import DeltaCommit, folder_of_log
 from headrace.spark_jobs.write.digest import together
 from headrace.spark_jobs.write.task_files import Files, Logged, codec_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from headrace.spark_jobs.write.beside import MadeRows
     from headrace.spark_jobs.write.delta_place import DeltaPlace
     from headrace.spark_jobs.write.digest import Digest
     from headrace.spark_jobs.write.task_files import Filed
@@ -56,17 +56,31 @@ _OF_SESSION = "spark.databricks.delta."
 _KNOWN = {f"{_OF_SESSION}snapshotPartitions"}
 
 
-def takes_files(spark: SparkSession, place: DeltaPlace, schema: StructType) -> bool:
-    """Return whether tasks may write the files of a table, which need not be there yet."""
+class TableFolder(NamedTuple):
+    """The folder of a table that takes the files of tasks."""
+
+    path: Path
+    codec: str
+
+
+def folder_for_files(
+    spark: SparkSession, place: DeltaPlace, schema: StructType
+) -> TableFolder | None:
+    """Return the folder in which tasks may write the files of a table, None if they may not.
+
+    The table need not be there yet.
+    """
     given = (name for name, _ in spark.sparkContext.getConf().getAll())
-    if any(map(is_deltas_alone, given)) or codec_for(spark) is None:
-        return False
-    if not place.exists(spark):
-        # A catalog decides where it makes a table.
-        return place.folder is not None and _path_of(spark, place.folder) is not None
-    log = place.log(spark)
-    on_disk = _path_of(spark, str(log.dataPath())) is not None
-    return on_disk and _fits(log.startTransaction(), schema)
+    codec = codec_for(spark)
+    if codec is None or any(map(is_deltas_alone, given)):
+        return None
+    folder = place.folder
+    if place.exists(spark):
+        log = place.log(spark)
+        folder = folder_of_log(log) if _fits(DeltaCommit(spark, log), schema) else None
+    # Without a table, a catalog decides where it makes one.
+    path = None if folder is None else Folder(spark, folder).path_on_disk
+    return None if path is None else TableFolder(Path(path), codec)
 
 
 def is_deltas_alone(setting: str) -> bool:
@@ -79,7 +93,8 @@ class Append:
     """The files of a micro-batch, on their way into a table."""
 
     spark: SparkSession
-    place: DeltaPlace
+    log: Any
+    title: str
     schema: StructType
     """The columns of the rows."""
     files: Files
@@ -98,21 +113,20 @@ class Append:
         micro-batch before, if that is known.
         """
         batch_id = self.files.batch_id
-        transaction = self.place.log(self.spark).startTransaction()
-        if transaction.readVersion() == last:
-            # To ask for the writer's number would read all of the table's state.
-            depends_on_writer(transaction, writer)
-        elif transaction.txnVersion(writer) >= batch_id:
+        commit = DeltaCommit(self.spark, self.log)
+        if commit.version_before == last:
+            commit.depend_on(writer)
+        elif commit.last_number_of(writer) >= batch_id:
             return None
-        if not _fits(transaction, self.schema):
+        if not _fits(commit, self.schema):
             message = (
-                f"{self.place.title} has got other columns or properties since the job began, and"
+                f"{self.title} has got other columns or properties since the job began, and"
                 " asks for Delta's own writer now; start the job again, and it will take that"
             )
             raise WorkerStalled(message)
         added = [*self._added()]
         self.may_be_committed = True
-        return commit_files(self.spark, transaction, writer, batch_id, added)
+        return commit.append(writer, batch_id, added)
 
     def tidy(self) -> None:
         """Remove the files, unless a commit may name them."""
@@ -133,26 +147,15 @@ class Append:
             }
 
 
-def append_made(
-    made: MadeRows, place: DeltaPlace, schema: StructType, query_id: str, batch_id: int
-) -> Append:
-    """Have tasks write the rows of a micro-batch to files in the folder of a table."""
-    spark = made.bundles.sparkSession
-    path, codec = _path_of(spark, str(place.log(spark).dataPath())), codec_for(spark)
-    assert path is not None, "a table that takes files is on a disk"
-    assert codec is not None, "no setting changes while a job runs"
+def files_in(folder: TableFolder, rows: pa.Schema, query_id: str, batch_id: int) -> Files:
+    """Return the files in which tasks write the rows of a micro-batch."""
     mark = f"{query_id}-{batch_id}-{secrets.token_hex(4)}"
-    files = Files(Path(path), made.table.arrow_schema, codec, Logged(mark, batch_id))
-    return Append(spark, place, schema, files, made.in_files(files))
+    return Files(folder.path, rows, folder.codec, Logged(mark, batch_id))
 
 
-def _path_of(spark: SparkSession, folder: str) -> str | None:
-    return Folder(spark, folder).path_on_disk
-
-
-def _fits(transaction: Any, schema: StructType) -> bool:
+def _fits(commit: DeltaCommit, schema: StructType) -> bool:
     """Return whether a table asks for no more than files of these columns."""
-    protocol, metadata = described_by(transaction)
+    protocol, metadata = commit.described()
     there = StructType.fromJson(json.loads(metadata["schemaString"]))
     asked = {name for name in metadata["configuration"] if name.startswith(_DELTA)}
     return (

@@ -49,10 +49,8 @@ class Digest:
 
     def taken(self, table: pa.RecordBatch) -> pa.RecordBatch:
         """Add the rows of a table, and return the table."""
-        self.rows += table.num_rows
-        # Arrow's sum of 64-bit numbers wraps around, as this one does.
-        added = pc.sum(table.column(ROW_HASH)).as_py() or 0
-        self.total = (self.total + added) % _NUMBERS
+        # Arrow's sum of 64-bit numbers wraps around, as that of a digest does.
+        self.add(Digest(table.num_rows, pc.sum(table.column(ROW_HASH)).as_py() or 0))
         return table
 
 

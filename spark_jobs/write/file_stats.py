@@ -10,7 +10,7 @@ A column without bounds is never skipped.
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _COLUMNS_MAX = 32
 """Delta's readers look at so many of the first columns."""
 _CHARACTERS_MAX = 32
 _HIGHEST_CHARACTER = "\U0010ffff"
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 (its zone is written behind it)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _Bounds = tuple[int | str | None, int | str | None]
 
 
@@ -79,4 +79,4 @@ def _time(time_us: int) -> str | None:
         time = _EPOCH + timedelta(milliseconds=time_us // 1_000)
     except OverflowError:
         return None
-    return f"{time.isoformat(timespec='milliseconds')}Z"
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

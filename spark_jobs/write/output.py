@@ -44,7 +44,7 @@ class Sink(Protocol):
 class MakingSink(Sink, Protocol):
     """Has the rows of bundles made where it writes them."""
 
-    def takes_made(self, spark: SparkSession, schema: StructType) -> bool:
+    def takes_made(self, spark: SparkSession, schema: StructType, /) -> bool:
         """Return whether it does so with rows of these columns."""
 
     def write_made(self, made: MadeRows, batch_id: int) -> None:

@@ -60,7 +60,7 @@ class ParquetSink:
             message = f"{self._folder} cannot be written to: {first_line(error)}"
             raise JobInvalid(message) from error
 
-    def takes_made(self, spark: SparkSession, schema: StructType) -> bool:  # noqa: ARG002
+    def takes_made(self, _spark: SparkSession, _schema: StructType, /) -> bool:
         """Return that it has rows made where it writes them, whatever their columns."""
         return True
 

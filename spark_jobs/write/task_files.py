@@ -161,7 +161,8 @@ class Files(NamedTuple):
                 self.write(name, chain([first], groups))
                 filed = Filed(name)
                 if self.logged is not None:
-                    stats = stats_of(pq.read_metadata(self.folder / name))
+                    with _asked(self.folder):
+                        stats = stats_of(pq.read_metadata(self.folder / name))
                     filed = Filed(name, digest.rows, str(digest.total), stats)
                 yield pa.RecordBatch.from_pylist([filed._asdict()], _FILED)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from delta.tables import DeltaTable
@@ -18,15 +16,14 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 from pyspark.sql.types import LongType, StringType, StructType
 
 from headrace.contracts.errors import ReplayDiffers, WorkerStalled
-from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA
 from headrace.spark_jobs.operators.tabled import Tabled
 from headrace.spark_jobs.write.batch import as_query
 from headrace.spark_jobs.write.beside import MadeRows
-from headrace.spark_jobs.write.bundled import COLUMNS, packed
 from headrace.spark_jobs.write.delta import DeltaSink
 from headrace.spark_jobs.write.delta_files import is_deltas_alone
 from headrace.spark_jobs.write.delta_place import DeltaPlace
 from headrace.spark_jobs.write.task_files import Files
+from tests.spark.batches import bundles_of, sorted_rows
 from tests.spark.tables import live_files
 from tests.spark.test_delta import checked
 
@@ -40,27 +37,8 @@ TIMES_MS = (0, -1, -2_208_988_800_001, 1_700_000_000_123, 253_402_300_799_999)
 
 
 def _bundles(spark: SparkSession, first: int, count: int) -> DataFrame:
-    """Rows in bundles of two, over two partitions; every third one is deleted."""
-    results = [
-        {
-            **dict.fromkeys(COLUMNS.names),
-            "verdict": "joined",
-            "task": number % 3,
-            "sequence": number,
-            "timestamp_ms": TIMES_MS[number % len(TIMES_MS)],
-            "key": KEYS[number % len(KEYS)],
-            "value": None
-            if number % 3 == 0
-            else json.dumps({"text": f"é{number}", "n": number}).encode(),
-        }
-        for number in range(first, first + count)
-    ]
-    bundles = [
-        (place, bundle)
-        for place, at in enumerate(range(0, count, 2))
-        for bundle in packed(pa.Table.from_pylist(results[at : at + 2], COLUMNS))
-    ]
-    return spark.createDataFrame(bundles, BUNDLES_SCHEMA).repartition(2, "task")
+    """Rows in bundles of two, over two partitions."""
+    return bundles_of(spark, range(first, first + count), KEYS, TIMES_MS, 2)
 
 
 @dataclass
@@ -72,10 +50,8 @@ class Writing:
 
     def __post_init__(self) -> None:
         self.sink = DeltaSink("query", DeltaPlace(None, str(self.folder)))
-
-    def takes_files(self) -> bool:
-        """Say whether tasks may write."""
-        return self.sink.takes_made(self.spark, TABLE.schema)
+        self.takes_files = self.sink.takes_made(self.spark, TABLE.schema)
+        """Whether tasks may write."""
 
     def write(self, batch: int, count: int = 6) -> None:
         """Write a micro-batch by tasks."""
@@ -85,7 +61,7 @@ class Writing:
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The rows as Spark reads them, a key as its bytes."""
-        return _rows(self.spark.read.format("delta").load(str(self.folder)))
+        return sorted_rows(self.spark.read.format("delta").load(str(self.folder)))
 
     def batches(self) -> list[int]:
         """The micro-batches of all rows, as they stand in the files."""
@@ -98,14 +74,6 @@ class Writing:
         return {path.name for path in self.folder.glob("*-one-*.parquet")} - live
 
 
-def _rows(frame: DataFrame) -> list[tuple[Any, ...]]:
-    time = F.col("timestamp").cast("double").alias("timestamp")
-    names = ("deleted", "task", "sequence", "text", "n", "batch")
-    return sorted(
-        map(tuple, frame.select(F.col("key").cast("binary"), time, *names).collect()), key=str
-    )
-
-
 def _column(file: Path, name: str) -> list[Any]:
     values: list[Any] = pq.read_table(file, columns=[name])[name].to_pylist()
     return values
@@ -114,12 +82,13 @@ def _column(file: Path, name: str) -> list[Any]:
 def see_rows(spark: SparkSession, folder: Path) -> None:
     """Compare with what Delta's own writer makes, and look for each row by its bounds."""
     ours, deltas = Writing(spark, folder / "ours"), Writing(spark, folder / "deltas")
+    assert ours.takes_files, "the table is not there"
     for batch in range(2):
-        assert ours.takes_files(), "a table that is not there, and one that is"
         ours.write(batch, 10)
         rows = _bundles(spark, 100 * batch, 10).mapInArrow(TABLE.rows_of, TABLE.schema)
         with as_query(spark, "one"):
             deltas.sink.write(rows, batch)
+    assert Writing(spark, ours.folder).takes_files, "the table is there"
     assert len(ours.rows()) == 20
     assert ours.rows() == deltas.rows()
     tables = [spark.read.format("delta").load(str(each.folder)) for each in (ours, deltas)]
@@ -169,11 +138,11 @@ def see_once(spark: SparkSession, folder: Path) -> None:
 def see_rivals(spark: SparkSession, folder: Path) -> None:
     """Have another driver commit the same micro-batch in the last moment, or die in it."""
     ours = Writing(spark, folder / "rivals")
-    found = Files.found
+    patch, found = pytest.MonkeyPatch(), Files.found
 
     def at_last(moment: Callable[[], object]) -> Callable[..., Any]:
         def look(files: Files, names: Sequence[str]) -> Any:
-            Files.found = found  # type: ignore[method-assign]
+            patch.undo()
             moment()
             return found(files, names)
 
@@ -184,7 +153,7 @@ def see_rivals(spark: SparkSession, folder: Path) -> None:
         # A driver knows of its own last commit, or asks for the last number.
         rival = Writing(spark, ours.folder)
         driver = ours if batch == 1 else Writing(spark, ours.folder)
-        Files.found = at_last(partial(rival.write, batch))  # type: ignore[method-assign]
+        patch.setattr(Files, "found", at_last(partial(rival.write, batch)))
         with pytest.raises(Exception, match="DELTA_CONCURRENT_TRANSACTION"):
             driver.write(batch)
         assert ours.batches() == sorted([*range(batch + 1)] * 6)
@@ -197,7 +166,7 @@ def see_rivals(spark: SparkSession, folder: Path) -> None:
         raise OSError(message)
 
     dying = Writing(spark, ours.folder)
-    Files.found = at_last(die)  # type: ignore[method-assign]
+    patch.setattr(Files, "found", at_last(die))
     with pytest.raises(OSError, match="in the last moment"):
         dying.write(3)
     assert (ours.batches(), ours.loose()) == (sorted([0, 1, 2] * 6), refused)
@@ -206,7 +175,7 @@ def see_rivals(spark: SparkSession, folder: Path) -> None:
     # A compaction in the last moment takes nothing away from an append.
     ours = Writing(spark, ours.folder)
     compact = partial(spark.sql, f"OPTIMIZE delta.`{ours.folder}`")
-    Files.found = at_last(compact)  # type: ignore[method-assign]
+    patch.setattr(Files, "found", at_last(compact))
     ours.write(4)
     assert ours.batches() == sorted([0, 1, 2, 3, 4] * 6)
 
@@ -239,15 +208,15 @@ def see_others(spark: SparkSession, folder: Path) -> None:
         return Writing(spark, at)
 
     for name, clause in TAKEN.items():
-        assert made(name, COLUMNS_IN_SQL, clause).takes_files(), name
+        assert made(name, COLUMNS_IN_SQL, clause).takes_files, name
     for name, clause in REFUSED.items():
-        assert not made(name, COLUMNS_IN_SQL, clause).takes_files(), name
+        assert not made(name, COLUMNS_IN_SQL, clause).takes_files, name
     for name, columns in OTHER_COLUMNS.items():
-        assert not made(name, columns).takes_files(), name
+        assert not made(name, columns).takes_files, name
     asking = spark.table(f"delta.`{folder}/plain`").schema
     asking["n"].metadata = {"delta.invariants": '{"expression": {"expression": "n > 3"}}'}
     spark.createDataFrame([], asking).write.format("delta").save(str(folder / "asking"))
-    assert not Writing(spark, folder / "asking").takes_files()
+    assert not Writing(spark, folder / "asking").takes_files
     merging = DeltaSink("query", DeltaPlace(None, str(folder / "new")), mode="upsert")
     assert not merging.takes_made(spark, TABLE.schema)
 
@@ -257,7 +226,7 @@ def see_others(spark: SparkSession, folder: Path) -> None:
     with pytest.raises(WorkerStalled, match="start the job again, and it will take that"):
         table.write(1)
     assert (table.batches(), table.loose()) == ([0] * 6, set())
-    assert not Writing(spark, table.folder).takes_files()
+    assert not Writing(spark, table.folder).takes_files
 
 
 def see_all(spark: SparkSession, folder: Path) -> None:

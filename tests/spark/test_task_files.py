@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,11 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, LongType, StringType, StructType
 
 from headrace.contracts.errors import StateUnavailable
-from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA
 from headrace.spark_jobs.operators.tabled import Tabled
 from headrace.spark_jobs.write.batch import as_query
 from headrace.spark_jobs.write.beside import MadeRows, Write
-from headrace.spark_jobs.write.bundled import COLUMNS, packed
 from headrace.spark_jobs.write.gathered import joined
 from headrace.spark_jobs.write.parquet import ParquetSink
 from headrace.spark_jobs.write.task_files import (
@@ -27,35 +24,18 @@ from headrace.spark_jobs.write.task_files import (
     is_sparks_alone,
     write_by_tasks,
 )
+from tests.spark.batches import bundles_of, sorted_rows
 
 ROW = StructType().add("text", StringType()).add("n", LongType()).add("yes", BooleanType())
 TABLE = Tabled(ROW, corrects=True)
 TIMES_MS = (0, -1, -2_208_988_800_001, -62_135_596_800_000, 1_700_000_000_123, 253_402_300_799_999)
+KEYS = (b"k", None, b"\xff\xfe", "schlüssel".encode())
 PLACE = "checkpoint=one/batch=0"
 
 
 def _bundles(spark: SparkSession, count: int) -> DataFrame:
-    """Rows in bundles of two, each in a partition of its own; every third one is deleted."""
-    results = [
-        {
-            **dict.fromkeys(COLUMNS.names),
-            "verdict": ("joined", "corrected")[number % 2],
-            "task": number % 3,
-            "sequence": number,
-            "timestamp_ms": TIMES_MS[number % len(TIMES_MS)],
-            "key": (b"k", None, b"\xff\xfe", "schlüssel".encode())[number % 4],
-            "value": None
-            if number % 3 == 0
-            else json.dumps({"text": f"é{number}", "n": number, "yes": True}).encode(),
-        }
-        for number in range(count)
-    ]
-    bundles = [
-        (place, bundle)
-        for place, first in enumerate(range(0, count, 2))
-        for bundle in packed(pa.Table.from_pylist(results[first : first + 2], COLUMNS))
-    ]
-    return spark.createDataFrame(bundles, BUNDLES_SCHEMA).repartition(4, "task")
+    """Rows in bundles of two, each in a partition of its own."""
+    return bundles_of(spark, range(count), KEYS, TIMES_MS, 4)
 
 
 def _write(
@@ -66,13 +46,7 @@ def _write(
 
 
 def _rows(spark: SparkSession, folder: Path) -> list[tuple[object, ...]]:
-    read = spark.read.parquet(str(folder))
-    # As bytes, since PySpark does not read a text that is none.
-    key = read["key"].cast("binary").alias("key")
-    names = [name for name in read.columns if name != "key"]
-    time = read["timestamp"].cast("double").alias("timestamp")
-    kept = read.select(key, time, *(name for name in names if name != "timestamp"))
-    return sorted((tuple(row) for row in kept.collect()), key=str)
+    return sorted_rows(spark.read.parquet(str(folder)))
 
 
 def test_spark_reads_what_it_would_have_written(spark: SparkSession, tmp_path: Path) -> None:
