@@ -7,8 +7,10 @@ prices    key product, value {"price_cents"}, versioned
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BaseModel, Field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
@@ -19,12 +21,17 @@ from headrace.spark_jobs.jobs.cold import FallBack
 from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, JoinKind, TableFolder
 from headrace.spark_jobs.jobs.hot_keys import spread_of
 from headrace.spark_jobs.jobs.inputs import Inputs
-from headrace.spark_jobs.jobs.rows import rows_with, write_row
+from headrace.spark_jobs.jobs.rows import rows_in_columns, rows_with, texts_of, write_row
 from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import LookUp, Topic
 from headrace.spark_jobs.read.json_text import read_json, read_quickly, text_of
+from headrace.spark_jobs.read.parsed import columns_of_written
+from headrace.spark_jobs.read.schema import schema_of
 from headrace.spark_jobs.shapes import FIELDS, JOINED, READ
 from headrace.spark_jobs.versioned.tables import Versioned
+
+if TYPE_CHECKING:
+    from headrace.spark_jobs.versioned.records import Objects
 
 
 class Topics(InputTopics):
@@ -81,6 +88,7 @@ class Row(BaseModel):
 VALUES: Mapping[str, type[BaseModel]] = {"prices": Price, "orders": Order}
 LOOKS_UP_BY = "key"
 FOLDS_ROWS = False
+_ORDER, _PRICE = schema_of(Order).fields, schema_of(Price).fields
 _LONG_END = 1 << 63
 _TIMED = ("partition", "offset", "timestamp_ms", "key", "value")
 
@@ -98,6 +106,7 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
         corrects=config.corrections,
         asks_cold=config.cold_history is not None,
         row_of=row_of,
+        rows_of=rows_of,
     )
     return operate_for_sinks(priced, inputs.arriving, spread_of(config), inputs.progress)
 
@@ -147,6 +156,23 @@ def row_of(key: bytes | None, value: bytes, table_value: bytes | None) -> bytes:
             "total_cents": _product(quantity, price_cents),
         }
     )
+
+
+def rows_of(
+    keys: Objects, values: Objects, table_values: pa.LargeBinaryArray
+) -> pa.StructArray | None:
+    """Make the fields of many rows, None if a total needs more than 64 bits."""
+    order_ids, quantities = columns_of_written(values.tolist(), _ORDER)
+    # Many orders meet the same price.
+    known = table_values.dictionary_encode()
+    (known_cents,) = columns_of_written(known.dictionary.to_pylist(), _PRICE)
+    price_cents = known_cents.take(known.indices)
+    try:
+        total_cents = pc.multiply_checked(quantities, price_cents)
+    except pa.ArrowInvalid:
+        return None
+    columns = [texts_of(keys), order_ids, quantities, price_cents, total_cents]
+    return rows_in_columns([*Row.model_fields], columns)
 
 
 def _product(one: int | None, other: int | None) -> int | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 from pyspark.sql.types import BinaryType
@@ -15,6 +16,7 @@ from headrace.spark_jobs.read.json_text import ALIKE
 from headrace.spark_jobs.shapes import CORRECTED, FIELDS, JOINED
 
 if TYPE_CHECKING:
+    from headrace.spark_jobs.versioned.records import Objects
     from headrace.spark_jobs.versioned.stream_table import RowOf
 
 _DELETE = b"\x7f"
@@ -87,6 +89,22 @@ def write_row(fields: dict[str, Any]) -> bytes:
     except TypeError:
         # A text may have half of a pair of characters, for which Spark writes a question mark.
         return orjson.dumps({name: _whole(field) for name, field in fields.items()})
+
+
+def texts_of(keys: Objects) -> pa.StringArray:
+    """Return keys as texts, with a sign in the place of bytes that are no text."""
+    try:
+        return pa.array(keys, pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [None if key is None else key.decode(errors="replace") for key in keys]
+        return pa.array(texts, pa.string())
+
+
+def rows_in_columns(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.StructArray | None:
+    """Make rows of the columns of their fields, None if one has more than two gigabytes."""
+    if any(isinstance(column, pa.ChunkedArray) for column in columns):
+        return None
+    return pa.StructArray.from_arrays(columns, names=names)
 
 
 def _whole(field: Any) -> Any:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pandas as pd
+    import pyarrow as pa
 
     from headrace.contracts.record import Record
     from headrace.spark_jobs.operators.processor import TaskProcessor
@@ -90,13 +91,16 @@ class TaskBatch:
         """Yield the bundles that this stage does not open."""
         return frames_of_bundles(self._task, self._taken.unopened.bundles)
 
-    def frames(self) -> Iterator[pd.DataFrame]:
-        """Yield the results; write the state before the last of them."""
+    def frames(self, fields: pa.StructType | None = None) -> Iterator[pd.DataFrame]:
+        """Yield the results; write the state before the last of them.
+
+        Rows leave with `fields` in the place of their JSON where a step makes just these.
+        """
         yield from self._frames_of(self._asides)
         for start, results in self._results():
             if len(results.causes):
                 for piece in results.in_pieces():
-                    yield self._frame(start, piece)
+                    yield self._frame(start, piece, fields)
         if self._failures:
             said = {"verdict": DEAD, "reason": Reason.FAILED.value}
             yield from self._frames_of([(said, as_dead(one)) for one in self._failures])
@@ -219,11 +223,11 @@ class TaskBatch:
             if said["number"] in self._processor.silent and record.timestamp_ms > NO_TIME_MS:
                 progress.count(silent_place(said["number"]), record.timestamp_ms)
 
-    def _frame(self, start: int, results: Results) -> pd.DataFrame:
+    def _frame(self, start: int, results: Results, fields: pa.StructType | None) -> pd.DataFrame:
         sequence = self._sequence
         self._sequence += len(results.causes)
         causes, inputs = self._causes[start:], self._inputs[start:]
-        return frame_of(results, self._task, sequence, causes, inputs)
+        return frame_of(results, self._task, sequence, causes, inputs, fields)
 
     def _save(self) -> None:
         state = self._now.state

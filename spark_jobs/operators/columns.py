@@ -14,10 +14,11 @@ from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers, encode_headers
 from headrace.spark_jobs.operators.bundles import Unopened, set_apart, unbundled
 from headrace.spark_jobs.operators.results import slices
-from headrace.spark_jobs.shapes import BUNDLE, LOWEST
+from headrace.spark_jobs.shapes import BUNDLE, FIELDS, LOWEST
 from headrace.spark_jobs.versioned.arrival import COPIED, Arrivals
 from headrace.spark_jobs.versioned.layout import NO_OFFSET
 from headrace.spark_jobs.versioned.records import Columns, Records, are_present, objects
+from headrace.spark_jobs.write.row_json import json_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -130,9 +131,17 @@ def _headers_of(column: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def frame_of(
-    results: Results, task: int, sequence: int, causes: NDArray[np.int64], inputs: NDArray[np.int32]
+    results: Results,
+    task: int,
+    sequence: int,
+    causes: NDArray[np.int64],
+    inputs: NDArray[np.int32],
+    fields: pa.StructType | None = None,
 ) -> pd.DataFrame:
-    """Make a frame of results; `causes` and `inputs` are those of the batch's arrivals."""
+    """Make a frame of results; `causes` and `inputs` are those of the batch's arrivals.
+
+    Rows that are made in columns leave as such where they have these `fields`, otherwise as JSON.
+    """
     size = len(results.causes)
     records = results.records
     offsets = records.offsets
@@ -147,8 +156,13 @@ def frame_of(
         "offset": pa.array(offsets, mask=offsets == NO_OFFSET),
         "timestamp_ms": pa.array(results.times_ms, pa.int64()),
         "key": pa.array(results.keys, _BINARY),
-        "value": pa.array(results.values, _BINARY),
     }
+    if results.fields is None:
+        columns["value"] = pa.array(results.values, _BINARY)
+    elif results.fields.type == fields:
+        columns[FIELDS] = results.fields
+    else:
+        columns["value"] = json_of(results.fields)
     if records.headers is not None:
         packed = [encode_headers(each) for each in records.headers]
         columns["headers"] = pa.array(packed, pa.string())
@@ -233,12 +247,12 @@ _RESULTS = [column.split() for column in RESULTS_SCHEMA.split(", ")]
 
 def _sparse_frame(size: int, columns: dict[str, pa.Array]) -> pd.DataFrame:
     """Make a frame of all columns of results, with nulls in the columns that are not given."""
-    return wrapped(
-        {
-            name: columns[name] if name in columns else pa.nulls(size, _TYPES[kind])
-            for name, kind in _RESULTS
-        }
-    )
+    given = {name: columns.pop(name, None) for name, _ in _RESULTS}
+    all_columns = {
+        name: pa.nulls(size, _TYPES[kind]) if given[name] is None else given[name]
+        for name, kind in _RESULTS
+    }
+    return wrapped(all_columns | columns)
 
 
 def wrapped(columns: dict[str, pa.Array]) -> pd.DataFrame:

@@ -89,7 +89,8 @@ class TaskProcessor(StatefulProcessor):
         with _uncollected():
             batch = TaskBatch(self, int(task), rows)
             yield from batch.handed_on()
-            results = batch.frames()
+            leaving = self.sending if isinstance(self.sending, Leaving) else None
+            results = batch.frames(None if leaving is None else leaving.fields())
             yield from results if self.sending is None else self.sending.bundled(results)
 
     def close(self) -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
-
     from headrace.spark_jobs.versioned.changes import Changes
     from headrace.spark_jobs.versioned.records import Integers, Objects, Records
 
 
+Column = TypeVar("Column", bound=pa.Array)
 BYTES_MAX = 64 << 20
 """How many bytes go into one frame: a column of Arrow holds two gigabytes, Java's memory less."""
 
@@ -35,6 +35,8 @@ class Results(NamedTuple):
     times_ms: Integers
     table_values: pa.LargeBinaryArray | None = None
     """The table's value for each row, if the step looks one up."""
+    fields: pa.StructArray | None = None
+    """The fields of each row, if the step makes these and no values."""
 
     @classmethod
     def of(cls, verdict: str, changes: Changes) -> Results:
@@ -46,18 +48,18 @@ class Results(NamedTuple):
         """Put the values of rows in the place of those that they were made of."""
         return self._replace(values=values, table_values=None)
 
+    def with_fields(self, fields: pa.StructArray) -> Results:
+        """Put the fields of rows in the place of the values that they were made of."""
+        values = np.full(len(fields), None, object)
+        return self._replace(values=values, table_values=None, fields=fields)
+
     def in_pieces(self, bytes_max: int = BYTES_MAX) -> Iterator[Results]:
         """Yield all rows in their order, in pieces of at most so many bytes, or of one row."""
-        size = 0 if self.table_values is None else self.table_values.nbytes
+        size = sum(each.nbytes for each in (self.table_values, self.fields) if each is not None)
         if size + _bytes_of(self.keys) + _bytes_of(self.values) <= bytes_max:
             yield self
             return
         for rows in slices(self._sizes(), bytes_max):
-            table_values = self.table_values
-            if table_values is not None:
-                # A slice would keep its offset in the whole column, which may exceed a smaller
-                # type's range.
-                table_values = table_values.take(np.arange(rows.start, rows.stop))
             yield Results(
                 self.verdict,
                 self.causes[rows],
@@ -65,13 +67,16 @@ class Results(NamedTuple):
                 self.keys[rows],
                 self.values[rows],
                 self.times_ms[rows],
-                table_values,
+                _taken(self.table_values, rows),
+                _taken(self.fields, rows),
             )
 
     def _sizes(self) -> Iterator[int]:
         sizes: Iterable[int] = repeat(0)
         if self.table_values is not None:
-            sizes = pc.fill_null(pc.binary_length(self.table_values), 0).to_pylist()
+            sizes = _sizes_of(self.table_values).tolist()
+        if self.fields is not None:
+            sizes = np.sum([*map(_sizes_of, self.fields.flatten())], axis=0).tolist()
         for key, value, size in zip(self.keys, self.values, sizes, strict=False):
             yield len(key or b"") + len(value or b"") + size
 
@@ -85,6 +90,20 @@ def slices(sizes: Iterable[int], bytes_max: int = BYTES_MAX) -> Iterator[slice]:
             start, together = end, 0
         together += size
     yield slice(start, end + 1)
+
+
+def _taken(column: Column | None, rows: slice) -> Column | None:
+    """Return some rows of a column, which may be none."""
+    # A slice would keep its offset in the whole column, which may exceed a smaller type's range.
+    return None if column is None else column.take(np.arange(rows.start, rows.stop))
+
+
+def _sizes_of(column: pa.Array) -> Integers:
+    """Return the bytes of each value of a column."""
+    if pa.types.is_primitive(column.type):
+        return np.full(len(column), column.type.bit_width // 8 or 1)
+    sizes: Integers = pc.fill_null(pc.binary_length(column), 0).to_numpy()
+    return sizes
 
 
 def _bytes_of(column: Objects) -> int:

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from headrace.spark_jobs.read.parsed import ARROW_TYPES, Parsing, columns_of_written
-from headrace.spark_jobs.shapes import CORRECTED
+from headrace.spark_jobs.shapes import CORRECTED, FIELDS
 from headrace.spark_jobs.write.bundled import are_rows, in_bundles
 
 _OWN = {
@@ -41,6 +41,7 @@ class Tabled:
         """Take the fields of a row; with `corrects`, a column tells which rows correct another."""
         # The key is the record's, even if a row has a field of that name.
         self._fields = [each for each in row.fields if each.name.lower() not in _OWN]
+        self.fields = pa.struct({each.name: ARROW_TYPES[type(each.dataType)] for each in row})
         own = {name: kinds for name, kinds in _OWN.items() if corrects or name != "corrected"}
         fields = {each.name: ARROW_TYPES[type(each.dataType)] for each in self._fields}
         self.arrow_schema = pa.schema({**{name: kind for name, (_, kind) in own.items()}, **fields})
@@ -62,15 +63,35 @@ class Tabled:
     def tabled(self, results: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows among results."""
         rows = results.filter(are_rows(results))
-        values, names = rows["value"], [each.name for each in self._fields]
+        names = [each.name for each in self._fields]
         columns = {
             # Spark takes bytes for text as they are, too.
             "key": rows["key"].view(pa.string()),
             "timestamp": rows["timestamp_ms"].cast(_MILLISECONDS).cast(_OWN["timestamp"][1]),
-            "deleted": pc.is_null(values),
+            "deleted": self._are_deleted(rows),
             "corrected": pc.equal(rows["verdict"], CORRECTED),
             **{name: rows[name] for name in ("task", "sequence")},
-            **dict(zip(names, columns_of_written(values.to_pylist(), self._fields), strict=True)),
+            **dict(zip(names, self._columns_of(rows), strict=True)),
         }
         made = [columns[name] for name in self.arrow_schema.names]
         return pa.RecordBatch.from_arrays(made, schema=self.arrow_schema)
+
+    def _are_deleted(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Return which rows have neither JSON nor fields."""
+        deleted = pc.is_null(rows["value"])
+        return pc.and_(deleted, pc.is_null(rows[FIELDS])) if _have_fields(rows) else deleted
+
+    def _columns_of(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        """Return the fields of rows, from their JSON where they have none."""
+        if not _have_fields(rows):
+            return columns_of_written(rows["value"].to_pylist(), self._fields)
+        fields = rows[FIELDS]
+        given = [pc.struct_field(fields, each.name) for each in self._fields]
+        if not fields.null_count:
+            return given
+        read = columns_of_written(rows["value"].to_pylist(), self._fields)
+        return [pc.if_else(fields.is_valid(), *each) for each in zip(given, read, strict=True)]
+
+
+def _have_fields(rows: pa.RecordBatch) -> bool:
+    return FIELDS in rows.schema.names

@@ -19,7 +19,7 @@ from headrace.spark_jobs.versioned import aggregation as folding
 from headrace.spark_jobs.versioned.foreign_key import ForeignKeyJoin
 from headrace.spark_jobs.versioned.progress import STORED_KINDS
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
-from headrace.spark_jobs.versioned.stream_table import RowOf, StreamTableJoin
+from headrace.spark_jobs.versioned.stream_table import RowOf, RowsOf, StreamTableJoin
 from headrace.spark_jobs.versioned.table_table import TableTableJoin
 from headrace.spark_jobs.versioned.tables import (
     Derived,
@@ -216,6 +216,8 @@ class LookUp:
     """A number for the texts of those keys: of times, it tells the zone."""
     row_of: RowOf | None = None
     """Makes the value of a joined row; without it, both values leave side by side."""
+    rows_of: RowsOf | None = None
+    """Makes the fields of many rows at once, as `row_of` makes their JSON; None where it cannot."""
 
     def open(self, state: TaskState) -> StreamTableJoin:
         """Open the join behind its table."""
@@ -230,6 +232,7 @@ class LookUp:
             corrects=self.corrects,
             asks_cold=self.asks_cold,
             row_of=self.row_of,
+            rows_of=self.rows_of,
         )
 
 

@@ -55,6 +55,8 @@ NO_PROGRESS_MS = -(1 << 63)
 
 RowOf = Callable[[bytes | None, bytes, bytes | None], bytes]
 """Makes the value of a row of a record's key and value, and the table's value."""
+RowsOf = Callable[["Objects", "Objects", pa.LargeBinaryArray], pa.StructArray | None]
+"""Makes many rows at once, of keys, values and the table's values; None if it cannot make these."""
 _NO_PLACES = np.zeros(0, np.int64)
 _NO_RECORDS = Records.of([])
 
@@ -71,7 +73,9 @@ class Matches:
     )
     """The table's value for each; null only in a left join."""
     rows: Objects | None = None
-    """The value of each row, if the join makes them."""
+    """The value of each row, if the join makes them one by one."""
+    fields: pa.StructArray | None = None
+    """The fields of each row, if the join makes them at once."""
     late: NDArray[np.int64] = field(default_factory=lambda: _NO_PLACES)
     """Index, in the batch, of each late record."""
     cold_causes: NDArray[np.int64] = field(default_factory=lambda: _NO_PLACES)
@@ -102,13 +106,14 @@ class StreamTableJoin:
         corrects: bool = False,
         asks_cold: bool = False,
         row_of: RowOf | None = None,
+        rows_of: RowsOf | None = None,
     ) -> None:
         """Join the input number `stream` to a table.
 
         By progress, `grace_ms` only says how far back the table must be able to look. `corrects`
         keeps records that left, to correct them when an older version arrives later. `asks_cold`
         hands records on that are older than the table's history, instead of joining them with
-        nothing.
+        nothing. `row_of` makes those rows one by one that `rows_of` does not make at once.
         """
         self._name = name
         self._state = state
@@ -116,7 +121,8 @@ class StreamTableJoin:
         self._stream = stream
         self._left = join == "left"
         self._asks_cold = asks_cold
-        self._rows_of = None if row_of is None else of_step_for_each(name, row_of, as_value)
+        self._each_row_of = None if row_of is None else of_step_for_each(name, row_of, as_value)
+        self._rows_of = rows_of
         self._by_progress = release == "progress"
         self._grace_ms = grace_ms
         table.make_readable()
@@ -238,9 +244,9 @@ class StreamTableJoin:
             answers = self._schedule.meet(arrivals, table_places, records, steps)
             matches.corrections = self._schedule.corrected()
         self._add(steps, records, answers, matches)
-        if self._rows_of is not None:
-            self._make_rows(self._rows_of, matches)
-            self._make_corrected_rows(self._rows_of, matches)
+        if self._each_row_of is not None:
+            self._make_rows(self._each_row_of, matches)
+            self._make_corrected_rows(self._each_row_of, matches)
         self._state.count(f"{self._name}:joined", len(matches.records))
         self._state.count(f"{self._name}:corrected", len(matches.corrections))
 
@@ -265,11 +271,15 @@ class StreamTableJoin:
         matches.causes, matches.records = causes[joined], records.take(joined)
         matches.table_values = answers.values.filter(pa.array(joined))
 
-    def _make_rows(self, rows_of: EachAnswer, matches: Matches) -> None:
+    def _make_rows(self, each_row_of: EachAnswer, matches: Matches) -> None:
         """Make the rows of joined records; take those apart on which the function fails."""
-        records = matches.records
-        given = zip(records.keys, records.values, matches.table_values.to_pylist(), strict=True)
-        rows, failures = rows_of(given)
+        records, table_values = matches.records, matches.table_values
+        if self._rows_of is not None and len(records):
+            matches.fields = self._rows_of(records.keys, records.values, table_values)
+            if matches.fields is not None:
+                return
+        given = zip(records.keys, records.values, table_values.to_pylist(), strict=True)
+        rows, failures = each_row_of(given)
         matches.rows = objects(rows)
         if failures:
             made = _made(records, failures, matches)
@@ -278,12 +288,12 @@ class StreamTableJoin:
             matches.rows = matches.rows[made]
             self._state.count(f"{self._name}:failed", len(failures))
 
-    def _make_corrected_rows(self, rows_of: EachAnswer, matches: Matches) -> None:
+    def _make_corrected_rows(self, each_row_of: EachAnswer, matches: Matches) -> None:
         """Do as `_make_rows` with corrections; their records have been counted before."""
         records = [each.record for each in matches.corrections]
         values = [each.table_value for each in matches.corrections]
         given = ((one.key, one.value, value) for one, value in zip(records, values, strict=True))
-        rows, failures = rows_of(given)
+        rows, failures = each_row_of(given)
         made = _made(records, failures, matches)
         matches.corrected_rows = objects(rows)[made]
         matches.corrections = [*compress(matches.corrections, made)]

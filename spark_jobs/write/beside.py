@@ -42,6 +42,10 @@ class Table(Protocol):
     def arrow_schema(self) -> pa.Schema:
         """The columns as Arrow calls them."""
 
+    @property
+    def fields(self) -> pa.StructType:
+        """The fields of a row's JSON."""
+
     def rows_of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of bundles in columns."""
 

@@ -78,9 +78,9 @@ def packed(results: pa.Table) -> Iterator[bytes]:
         yield piece.serialize().to_pybytes()
 
 
-def pieces_of(results: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Cut results in their order into pieces of about a bundle's size."""
-    for batch in results.select(COLUMNS.names).cast(COLUMNS).combine_chunks().to_batches():
+def pieces_of(results: pa.Table, schema: pa.Schema = COLUMNS) -> Iterator[pa.RecordBatch]:
+    """Cut these columns of results in their order into pieces of about a bundle's size."""
+    for batch in results.select(schema.names).cast(schema).combine_chunks().to_batches():
         yield from _cut(batch)
 
 

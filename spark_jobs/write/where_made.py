@@ -37,6 +37,10 @@ Words = Mapping[str, Any]
 class Writer(Protocol):
     """Writes the results of a partition."""
 
+    @property
+    def fields(self) -> pa.StructType | None:
+        """The fields of a row that it takes in the place of JSON; None if it needs the JSON."""
+
     def write(self, results: Iterable[pa.RecordBatch], words: Words) -> None:
         """Write them by the words of the driver, and report."""
 
@@ -47,6 +51,10 @@ class KafkaWriter(NamedTuple):
     client: Mapping[str, str]
     aim: Aim
     said: Said
+
+    @property
+    def fields(self) -> None:
+        """Kafka gets JSON."""
 
     def write(self, results: Iterable[pa.RecordBatch], words: Words) -> None:
         """Write them by the words of the driver, and report."""
@@ -62,6 +70,11 @@ class TableWriter(NamedTuple):
     aim: Aim
     table: Table
     said: Said
+
+    @property
+    def fields(self) -> pa.StructType:
+        """The fields of a row of the table."""
+        return self.table.fields
 
     def write(self, results: Iterable[pa.RecordBatch], words: Words) -> None:
         """Write them by the words of the driver, and report."""

@@ -60,7 +60,7 @@ def _parts_at_once(state: TaskState, step: AggregateStep, batch: Sequence[Arriva
     stage = open_topology(PartStep(step.name, step.parent, step), state)
     (results,) = stage.process(Arrivals.of(batch))
     assert results.verdict == PART_SENT
-    _, causes, records, keys, values, times_ms, _ = results
+    _, causes, records, keys, values, times_ms, *_ = results
     columns = [each.tolist() for each in (causes, keys, values, times_ms)]
     return [(*row, *record[3:]) for *row, record in zip(*columns, records, strict=True)]
 

@@ -141,7 +141,7 @@ def _parts(aggregation: Aggregation, values: Sequence[bytes]) -> tuple[list[Any]
         for at, value in enumerate(values)
     ]
     (results,) = stage.process(Arrivals.of(taken))
-    _, _, _, keys, messages, times_ms, _ = results
+    _, _, _, keys, messages, times_ms, *_ = results
     parts = [
         (key, time_ms, *received(Record(key, message, time_ms, (), "own", 0, None)).parts)
         for key, time_ms, message in zip(keys, times_ms.tolist(), messages, strict=True)

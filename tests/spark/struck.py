@@ -68,6 +68,10 @@ class _Deadly(NamedTuple):
     writer: Writer
     driver: int
 
+    @property
+    def fields(self) -> pa.StructType | None:
+        return self.writer.fields
+
     def write(self, results: Iterable[pa.RecordBatch], words: Words) -> None:
         _strike(self.driver)
         self.writer.write(results, words)

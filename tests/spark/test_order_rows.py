@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from headrace.spark_jobs.jobs.orders_prices import row_of
-from headrace.spark_jobs.jobs.rows import rows_with
+from headrace.spark_jobs.jobs.orders_prices import row_of, rows_of
+from headrace.spark_jobs.jobs.rows import rows_in_columns, rows_with
+from headrace.spark_jobs.versioned.records import objects
+from headrace.spark_jobs.write.row_json import json_of
 
 ORDER, PRICE = "order_id STRING, quantity BIGINT", "price_cents BIGINT"
 LARGEST = (1 << 63) - 1
+Given = tuple[bytes | None, bytes, bytes | None]
 _ORDERS = [
     b'{"order_id":"1","quantity":2}',
     b' {"quantity" : -2, "more": [1.5, {}], "order_id":"\\u00e9\xc3\xa9\xff"} ',
@@ -46,6 +50,20 @@ def test_a_row_is_as_spark_writes_it(spark: SparkSession) -> None:
     written = F.to_json(row, {"ignoreNullFields": "false"})
     wanted = [one["row"].encode() for one in frame.select(written.alias("row")).collect()]
     assert [row_of(*one) for one in given] == wanted
+    rows_there = 0
+    for size in (1, 7, len(given)):
+        for first in range(0, len(given), size):
+            made = _rows_of(given[first : first + size])
+            if made is not None:
+                assert json_of(made).to_pylist() == wanted[first : first + size]
+                rows_there += len(made)
+    assert rows_there > len(given) / 2
+
+
+def _rows_of(given: list[Given]) -> pa.StructArray | None:
+    keys, values, prices = zip(*given, strict=True)
+    table_values = pa.array(prices, pa.large_binary())
+    return rows_of(objects(list(keys)), objects(list(values)), table_values)
 
 
 def test_a_cold_history_sets_the_rows_that_it_answers(spark: SparkSession) -> None:
@@ -73,3 +91,10 @@ def test_a_total_beyond_64_bits_is_null() -> None:
     for price_cents, total_cents in ((1, LARGEST), (2, None), (-2, None), (-1, -LARGEST)):
         price = json.dumps({"price_cents": price_cents}).encode()
         assert json.loads(row_of(b"k", order, price))["total_cents"] == total_cents
+        made = _rows_of([(b"k", order, price)])
+        assert (made is None) == (total_cents is None)
+
+
+def test_a_column_beyond_two_gigabytes_makes_no_rows() -> None:
+    one = pa.array(["a"])
+    assert rows_in_columns(["it"], [pa.chunked_array([one, one])]) is None

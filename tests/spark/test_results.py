@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from mmap import mmap
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from headrace.contracts.record import Record
 from headrace.spark_jobs.operators.columns import frame_of
 from headrace.spark_jobs.operators.results import Results, slices
-from headrace.spark_jobs.shapes import JOINED
+from headrace.spark_jobs.shapes import FIELDS, JOINED
 from headrace.spark_jobs.versioned.records import Records, objects
 
 ROWS = 7
@@ -34,6 +35,24 @@ def results_of(told: list[bytes | None] | None) -> Results:
         np.arange(ROWS),
         None if told is None else pa.array(told, pa.large_binary()),
     )
+
+
+@pytest.mark.parametrize("bytes_max", [1, 12, 40, 1 << 20])
+def test_rows_leave_with_their_fields_or_as_json(bytes_max: int) -> None:
+    texts = [None, "", "x", "x" * 30, "é", '"', "xy"]
+    fields = pa.array([{"n": n, "text": text} for n, text in enumerate(texts)])
+    pieces = [*results_of(None).with_fields(fields).in_pieces(bytes_max)]
+    assert len(pieces) == {1: ROWS, 12: ROWS, 40: 3}.get(bytes_max, 1)
+    causes, inputs = np.arange(ROWS), np.zeros(ROWS, np.int32)
+    for kept in (fields.type, None, pa.struct({"n": pa.int64()})):
+        frames = [frame_of(piece, 0, 0, causes, inputs, kept) for piece in pieces]
+        if kept == fields.type:
+            assert [row for frame in frames for row in frame[FIELDS]] == fields.to_pylist()
+            assert all(frame["value"].isna().all() for frame in frames)
+        else:
+            found = [json.loads(row) for frame in frames for row in frame["value"]]
+            assert found == fields.to_pylist()
+            assert all(FIELDS not in frame for frame in frames)
 
 
 @pytest.mark.parametrize("bytes_max", [1, 5, 12, 40, 1 << 20])

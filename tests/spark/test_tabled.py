@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 
 from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA
 from headrace.spark_jobs.operators.tabled import Tabled
+from headrace.spark_jobs.shapes import FIELDS
 from headrace.spark_jobs.write.aim import rows_of
 from headrace.spark_jobs.write.bundled import COLUMNS, packed
 from headrace.spark_jobs.write.output import columns
@@ -90,6 +91,30 @@ def test_rows_of_bundles_are_those_of_results(
     assert len(by_place[0]) == len(VALUES) * 3
     for one, other in zip(*by_place, strict=True):
         assert one == other, VALUES[one.sequence // len(VERDICTS)]
+
+
+@pytest.mark.parametrize("which", [slice(None), slice(0, None, 2), slice(0)])
+def test_rows_with_fields_need_no_json(which: slice) -> None:
+    fields: list[dict[str, Any] | None] = [
+        {**dict.fromkeys(ROW.names), "text": "é", "long": 1, "Key": "k"},
+        {**dict.fromkeys(ROW.names), "int": 2, "short": 3, "yes": False},
+        dict.fromkeys(ROW.names),
+    ]
+    table = Tabled(ROW, corrects=True)
+    in_json = [
+        {**row, "verdict": "joined", "value": json.dumps(one).encode()}
+        for row, one in zip(_results(), fields, strict=False)
+    ]
+    in_json.append({**in_json[0], "value": None})
+    wanted = table.tabled(pa.RecordBatch.from_pylist(in_json, COLUMNS))
+    without = [row | {"value": None} for row in in_json[which] if row["value"] is not None]
+    rows = pa.RecordBatch.from_pylist([*without, *in_json], COLUMNS)
+    given = [*fields[which], *[None] * len(in_json)]
+    results = rows.append_column(FIELDS, pa.array(given, table.fields))
+    made = table.tabled(results)
+    assert made.slice(len(without)).equals(wanted)
+    assert made.slice(0, len(without)).to_pylist() == wanted.slice(0, 3).to_pylist()[which]
+    assert table.tabled(results.slice(0, len(without))).equals(made.slice(0, len(without)))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from headrace.spark_jobs.operators import leaving as operators_leaving
 from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA
 from headrace.spark_jobs.operators.columns import wrapped
 from headrace.spark_jobs.operators.leaving import Leaving
-from headrace.spark_jobs.shapes import BUNDLE
+from headrace.spark_jobs.shapes import BUNDLE, FIELDS
 from headrace.spark_jobs.write.aim import Targets
 from headrace.spark_jobs.write.bundled import BUNDLE_BYTES, COLUMNS, Aim
 from headrace.spark_jobs.write.kafka import KafkaSink
@@ -31,7 +31,8 @@ from tests.spark.frames import run_to_end
 class _Kept:
     """A writer that keeps what it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, fields: pa.StructType | None = None) -> None:
+        self.fields = fields
         self.calls: list[tuple[list[pa.RecordBatch], Words]] = []
 
     def write(self, results: Iterable[pa.RecordBatch], words: Words) -> None:
@@ -67,6 +68,24 @@ def test_a_partition_is_written_once_with_the_results_of_all_its_tasks(
     assert words == {"batch": 7}
     assert [n for batch in batches for n in batch["sequence"].to_pylist()] == [*range(6)]
     assert all(batch.schema == COLUMNS for batch in batches)
+
+
+def test_a_writer_of_rows_gets_their_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = pa.array([{"n": 1}, {"n": 2}])
+    writer = _Kept(fields.type)
+    leaving = Leaving(writer)
+    assert leaving.fields() is None
+    _tell(monkeypatch, {})
+    assert leaving.fields() == fields.type
+    with_fields = _results(0, 2).assign(**{FIELDS: pd.arrays.ArrowExtensionArray(fields)})
+    # A task may have no row that was made in columns.
+    for frames in ([_results(0, 1)], [with_fields, _results(2, 1)]):
+        assert [*leaving.bundled(frames)] == []
+    leaving.end()
+    ((batches, _),) = writer.calls
+    assert all(batch.schema == COLUMNS.append(pa.field(FIELDS, fields.type)) for batch in batches)
+    found = [row for batch in batches for row in batch[FIELDS].to_pylist()]
+    assert found == [None, {"n": 1}, {"n": 2}, None]
 
 
 def test_a_writer_gets_pieces_of_about_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:

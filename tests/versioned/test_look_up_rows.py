@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.spark_jobs.versioned.stream_table import StreamTableJoin
 from headrace.spark_jobs.versioned.tables import Source, Versioned
 from tests.versioned.examples import FIRST, SECOND, first, second
+
+if TYPE_CHECKING:
+    from headrace.spark_jobs.versioned.records import Objects
 
 
 def _row_of(key: bytes | None, value: bytes, table_value: bytes | None) -> bytes:
@@ -15,6 +20,15 @@ def _row_of(key: bytes | None, value: bytes, table_value: bytes | None) -> bytes
         message = "no row"
         raise ValueError(message)
     return b"/".join(part or b"-" for part in (key, value, table_value))
+
+
+def _rows_of(
+    keys: Objects, values: Objects, table_values: pa.LargeBinaryArray
+) -> pa.StructArray | None:
+    if b"bad" in values:
+        return None
+    columns = [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), table_values]
+    return pa.StructArray.from_arrays(columns, names=["key", "value", "table_value"])
 
 
 def _join(**options: Any) -> tuple[TaskState, StreamTableJoin]:
@@ -60,3 +74,29 @@ def test_a_correction_has_a_row_too_unless_it_cannot_be_made() -> None:
     assert [record.value for record, _ in matches.failed] == [b"bad"]
     assert state.numbers["join:corrected"] == 1
     assert join.balance() == 0
+
+
+def test_rows_are_made_at_once_unless_these_cannot() -> None:
+    state, join = _join(rows_of=_rows_of)
+    matches = join.process([first(b"k", b"t", 1), second(b"k", b"s", 2), second(None, b"u", 2)])
+    assert matches.rows is None
+    assert matches.fields is not None
+    assert matches.fields.to_pylist() == [
+        {"key": b"k", "value": b"s", "table_value": b"t"},
+        {"key": None, "value": b"u", "table_value": None},
+    ]
+    matches = join.process([second(b"k", b"v", 3), second(b"k", b"bad", 3)])
+    assert matches.fields is None
+    assert matches.rows is not None
+    assert matches.rows.tolist() == [b"k/v/t"]
+    assert [record.value for record, _ in matches.failed] == [b"bad"]
+    assert (state.numbers["join:joined"], state.numbers["join:failed"]) == (3, 1)
+    assert join.balance() == 0
+
+
+def test_corrections_of_rows_made_at_once_are_made_one_by_one() -> None:
+    _, join = _join(corrects=True, rows_of=_rows_of)
+    assert join.process([second(b"k", b"s", 5)]).fields is not None
+    matches = join.process([first(b"k", b"t", 1)])
+    assert matches.corrected_rows is not None
+    assert matches.corrected_rows.tolist() == [b"k/s/t"]
