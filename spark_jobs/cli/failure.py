@@ -23,6 +23,7 @@ from headrace.contracts.errors import (
     TopicRefused,
 )
 from headrace.spark_jobs.operators.failures import is_theirs
+from headrace.spark_jobs.queries.plain import unanswered
 
 _OURS = re.compile(r"contracts\.errors\.(\w+): (.+)")
 _LOST = re.compile(r"failOnDataLoss to false\.\s+Reason: (.+)")
@@ -176,11 +177,7 @@ def _not_computed(text: str) -> HeadraceError | None:
     found = _NO_ANSWER.search(text)
     if found is None:
         return None
-    return JobFailed(
-        f"an expression of this job has no answer for a row: {found[1].strip()} Spark's functions"
-        " with `try_` before their names answer null then; change the expression, and start the job"
-        " again"
-    )
+    return unanswered(found[1].strip())
 
 
 def _raised_by_the_job(text: str) -> HeadraceError | None:

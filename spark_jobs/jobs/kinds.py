@@ -28,6 +28,15 @@ class Spreading(Protocol):
 
 
 @runtime_checkable
+class Bundling(Protocol):
+    """A job that knows whether its results may leave its tasks in bundles."""
+
+    @property
+    def leaves_bundled(self) -> bool:
+        """Whether tasks make all of its rows, so that no stage behind them looks at any."""
+
+
+@runtime_checkable
 class Dated(Protocol):
     """A job that knows what the times of its rows say, as a table with a history must."""
 

@@ -25,7 +25,7 @@ from headrace.spark_jobs.jobs.rows import rows_in_columns, rows_with, texts_of, 
 from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import LookUp, Topic
 from headrace.spark_jobs.read.json_text import read_json, read_quickly, text_of
-from headrace.spark_jobs.read.parsed import columns_of_written
+from headrace.spark_jobs.read.parsed import columns_of_repeated, columns_of_written
 from headrace.spark_jobs.read.schema import schema_of
 from headrace.spark_jobs.shapes import FIELDS, JOINED, READ
 from headrace.spark_jobs.versioned.tables import Versioned
@@ -163,10 +163,7 @@ def rows_of(
 ) -> pa.StructArray | None:
     """Make the fields of many rows, None if a total needs more than 64 bits."""
     order_ids, quantities = columns_of_written(values.tolist(), _ORDER)
-    # Many orders meet the same price.
-    known = table_values.dictionary_encode()
-    (known_cents,) = columns_of_written(known.dictionary.to_pylist(), _PRICE)
-    price_cents = known_cents.take(known.indices)
+    (price_cents,) = columns_of_repeated(table_values, _PRICE)
     try:
         total_cents = pc.multiply_checked(quantities, price_cents)
     except pa.ArrowInvalid:

@@ -43,7 +43,7 @@ from headrace.spark_jobs.jobs.config import (
 from headrace.spark_jobs.jobs.done_again import reportable
 from headrace.spark_jobs.jobs.fits import own_column_among
 from headrace.spark_jobs.jobs.inputs import Inputs
-from headrace.spark_jobs.jobs.kinds import Dated, Prepared, Spreading
+from headrace.spark_jobs.jobs.kinds import Bundling, Dated, Prepared, Spreading
 from headrace.spark_jobs.jobs.moved import Moves
 from headrace.spark_jobs.jobs.registered import encode_of
 from headrace.spark_jobs.jobs.stamp import Stamp, changes, digest_of, options_of, with_options
@@ -51,11 +51,7 @@ from headrace.spark_jobs.jobs.tasks import TasksNote
 from headrace.spark_jobs.operators.frames import ON_FAILURE, InputProgress
 from headrace.spark_jobs.operators.leaving import Leaving
 from headrace.spark_jobs.operators.tabled import Tabled
-from headrace.spark_jobs.read.decode import (
-    Format,
-    JsonValue,
-    RegisteredValue,
-)
+from headrace.spark_jobs.read.decode import Format, JsonValue, RegisteredValue
 from headrace.spark_jobs.read.schema import schema_of
 from headrace.spark_jobs.read.source import Source
 from headrace.spark_jobs.read.topics import awaited, read_cleaned, topic_ids
@@ -239,8 +235,9 @@ def leaves_bundled(job: Job, config: JobConfig) -> bool:
     """Return whether results leave in bundles; a job that calls one of ours may look at rows."""
     kafka = config.sink.kafka
     falls_back = isinstance(job, FallsBack) and job.fall_back(config) is not None
+    is_known = job.leaves_bundled if isinstance(job, Bundling) else job in JOBS.values()
     # A cold history needs rows, and so does a registry's encoder.
-    if job not in JOBS.values() or falls_back:
+    if not is_known or falls_back:
         return False
     if kafka is not None:
         return kafka.registry is None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.contracts.errors import StateCorrupt, StateRefused
+from headrace.contracts.errors import JobFailed, StateCorrupt, StateRefused
 from headrace.spark_jobs.versioned.functions import StepFailed
 from headrace.spark_jobs.versioned.state import Changes
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.state import Notes, Rows
 
 _SIZE_MIN = 64
-BLAMELESS = (StateRefused, StateCorrupt, OSError, MemoryError)
+BLAMELESS = (StateRefused, StateCorrupt, JobFailed, OSError, MemoryError)
 """Errors that are not the fault of any one record."""
 
 

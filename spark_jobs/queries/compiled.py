@@ -27,17 +27,18 @@ from headrace.spark_jobs.jobs.hot_keys import spread_of
 from headrace.spark_jobs.operators.behind import operate_behind
 from headrace.spark_jobs.operators.columns import RESULTS_SCHEMA
 from headrace.spark_jobs.operators.frames import InputProgress, Spread
-from headrace.spark_jobs.operators.operate import operate
-from headrace.spark_jobs.queries.described import Filter, Query
+from headrace.spark_jobs.operators.operate import operate, operate_for_sinks
+from headrace.spark_jobs.operators.topology import LookUp
 from headrace.spark_jobs.queries.expressions import (
     Visible,
     empty_frame,
     struct_of,
     visible_rows,
 )
-from headrace.spark_jobs.queries.mentioned import columns_in
 from headrace.spark_jobs.queries.names import column_of
 from headrace.spark_jobs.queries.options import options_of
+from headrace.spark_jobs.queries.plain import plain_rows
+from headrace.spark_jobs.queries.refused import refuse_alone, refuse_history
 from headrace.spark_jobs.queries.streams import JoinedStream, PairedStream, Stream
 from headrace.spark_jobs.queries.tables import GroupedTable, JoinedTable, Table
 from headrace.spark_jobs.queries.topologies import (
@@ -49,7 +50,6 @@ from headrace.spark_jobs.queries.topologies import (
     Plan,
     Windows,
     inputs_of,
-    refuse_alone,
 )
 from headrace.spark_jobs.queries.types import refuse_unlike, texts_of, type_of
 from headrace.spark_jobs.queries.windows import MadeStream, WindowedStream
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
     from headrace.spark_jobs.jobs.inputs import Inputs
+    from headrace.spark_jobs.queries.described import Query
+    from headrace.spark_jobs.queries.plain import PlainRows
     from headrace.spark_jobs.queries.types import Columns
     from headrace.spark_jobs.versioned.changes import Updates
 
@@ -79,7 +81,7 @@ class QueryJob:
     def __init__(self, query: Query) -> None:
         """Refuse what can be refused without Spark."""
         refuse_alone(query)
-        _refuse_history(query)
+        refuse_history(query)
         self.query = query
         self._row: StructType | None = None
         self._rows_to_fold: StructType | None = None
@@ -175,7 +177,13 @@ class QueryJob:
     def transform(self, inputs: Inputs, config: JobConfig) -> DataFrame:
         """Compute the query over the records of its inputs."""
         how = spread_of(config), config.sink.mode, updates_of(config)
-        return self.rows(self.results(inputs, *how))
+        if inputs.leaving is None:
+            return self.rows(self.results(inputs, *how))
+        rows, topology = self._plain(), self._plan().topology(config.sink.mode)
+        assert rows is not None, "only the rows of a plain query leave in bundles"
+        assert isinstance(topology, LookUp), "a plain query looks up"
+        making = replace(topology, row_of=rows.row_of, rows_of=rows.rows_of)
+        return operate_for_sinks(making, inputs.arriving, how[0], inputs.progress)
 
     def results(
         self, inputs: Inputs, spread: Spread, mode: Mode = "append", updates: Updates = "each"
@@ -188,6 +196,17 @@ class QueryJob:
         if not isinstance(self.query, WindowedStream):
             return operate(self._plan().topology(mode), records, spread, progress, updates)
         return self._windowed(records, spread, progress)
+
+    @property
+    def leaves_bundled(self) -> bool:
+        """Whether tasks make all of its rows, which Spark's settings may forbid."""
+        conf, rows = SparkSession.active().conf, self._plain()
+        if rows is None or conf.get("spark.sql.caseSensitive") == "true":
+            return False
+        return not rows.computes or conf.get("spark.sql.ansi.enabled") == "true"
+
+    def _plain(self) -> PlainRows | None:
+        return plain_rows(self.query, self.schemas, self.Row)
 
     def _windowed(
         self, records: DataFrame, spread: Spread, progress: InputProgress | None
@@ -354,26 +373,6 @@ def _is_readable() -> Column:
 def _fields(schema: StructType) -> Columns:
     """Return the columns of a value by the names that a user sees."""
     return {column_of(name): (name,) for name in schema.names}
-
-
-def _refuse_history(query: Query) -> None:
-    """Refuse a history of values that only workers can read, and steps by what it does not keep."""
-    if not isinstance(query, JoinedStream) or not query.history:
-        return
-    if query.table.source.registry:
-        message = (
-            f"{query.title} keeps a history in `{query.history}`, and the values of"
-            f" `{query.table.source.topic}` need a registry; give the table a longer `retention`"
-        )
-        raise JobInvalid(message)
-    for step in query.table.steps:
-        given = (step.condition,) if isinstance(step, Filter) else step.expressions
-        if any("headers" in map(str.lower, columns_in(each.text)) for each in given):
-            message = (
-                f"{query.title} keeps a history in `{query.history}`, which has no headers, and"
-                f" `{step}` names them; leave them out, or give the table a longer `retention`"
-            )
-            raise JobInvalid(message)
 
 
 def _is_row() -> Column:

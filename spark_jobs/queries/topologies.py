@@ -302,16 +302,6 @@ def _folded_columns(
     return StructType().add("g", texts).add("a", texts), groups, results
 
 
-def refuse_alone(query: Query) -> None:
-    """Refuse a stream that meets nothing."""
-    if isinstance(query, Stream):
-        message = (
-            f"{query.title} alone needs no job: nothing is looked up; join it as of a table, group"
-            " it by window, or filter it in its pipeline"
-        )
-        raise JobInvalid(message)
-
-
 def readers_of(query: Query) -> Iterator[Table | Stream]:
     """Yield the tables and streams that a query reads."""
     if isinstance(query, Table | Stream):

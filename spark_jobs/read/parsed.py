@@ -121,6 +121,15 @@ def columns_of_written(
     return columns
 
 
+def columns_of_repeated(
+    values: pa.LargeBinaryArray, fields: Sequence[StructField]
+) -> list[pa.Array]:
+    """Do as `columns_of_written` with values of which many are the same: each is read once."""
+    known = values.dictionary_encode()
+    columns = columns_of_written(known.dictionary.to_pylist(), fields)
+    return [column.take(known.indices) for column in columns]
+
+
 def _plain_column(fields: list[Any], kind: DataType) -> pa.Array | None:
     """Return the fields of a column if all are of its type or null, else None."""
     if not _PLAIN[type(kind)].issuperset(map(type, fields)):

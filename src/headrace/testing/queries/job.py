@@ -22,6 +22,7 @@ from headrace.spark_jobs.operators.positions import position_row
 from headrace.spark_jobs.operators.topology import Topology, waits
 from headrace.spark_jobs.queries.compiled import KEY_HEADER
 from headrace.spark_jobs.queries.described import Query
+from headrace.spark_jobs.queries.refused import refuse_alone
 from headrace.spark_jobs.queries.streams import JoinedStream, PairedStream, Stream
 from headrace.spark_jobs.queries.tables import Table
 from headrace.spark_jobs.queries.topologies import (
@@ -30,7 +31,6 @@ from headrace.spark_jobs.queries.topologies import (
     TABLE,
     Plan,
     inputs_of,
-    refuse_alone,
 )
 from headrace.spark_jobs.queries.types import refuse_unlike, type_of
 from headrace.spark_jobs.queries.windows import MadeStream, WindowedStream
