@@ -23,7 +23,7 @@ from headrace.contracts.errors import (
     TopicRefused,
 )
 from headrace.spark_jobs.operators.failures import is_theirs
-from headrace.spark_jobs.queries.plain import unanswered
+from headrace.spark_jobs.queries.plain_terms import unanswered
 
 _OURS = re.compile(r"contracts\.errors\.(\w+): (.+)")
 _LOST = re.compile(r"failOnDataLoss to false\.\s+Reason: (.+)")

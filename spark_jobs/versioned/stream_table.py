@@ -53,10 +53,13 @@ PROGRESS_SLICE_MS = 60_000
 NO_PROGRESS_MS = -(1 << 63)
 """Before any progress no record is late."""
 
-RowOf = Callable[[bytes | None, bytes, bytes | None], bytes]
+RowOf = Callable[[bytes | None, bytes, bytes | None], bytes | None]
 """Makes the value of a row of a record's key and value, and the table's value."""
 RowsOf = Callable[["Objects", "Objects", pa.LargeBinaryArray], pa.StructArray | None]
-"""Makes many rows at once, of keys, values and the table's values; None if it cannot make these."""
+"""Makes many rows at once, of keys, values and the table's values; None if it cannot make these.
+
+A row is null if it is left out; `row_of` answers None then.
+"""
 _NO_PLACES = np.zeros(0, np.int64)
 _NO_RECORDS = Records.of([])
 
@@ -244,10 +247,13 @@ class StreamTableJoin:
             answers = self._schedule.meet(arrivals, table_places, records, steps)
             matches.corrections = self._schedule.corrected()
         self._add(steps, records, answers, matches)
+        joined = len(matches.records)
         if self._each_row_of is not None:
-            self._make_rows(self._each_row_of, matches)
+            failures = self._make_rows(self._each_row_of, matches)
+            self._state.count(f"{self._name}:failed", failures)
+            joined -= failures
             self._make_corrected_rows(self._each_row_of, matches)
-        self._state.count(f"{self._name}:joined", len(matches.records))
+        self._state.count(f"{self._name}:joined", joined)
         self._state.count(f"{self._name}:corrected", len(matches.corrections))
 
     def _add(
@@ -271,22 +277,25 @@ class StreamTableJoin:
         matches.causes, matches.records = causes[joined], records.take(joined)
         matches.table_values = answers.values.filter(pa.array(joined))
 
-    def _make_rows(self, each_row_of: EachAnswer, matches: Matches) -> None:
-        """Make the rows of joined records; take those apart on which the function fails."""
+    def _make_rows(self, each_row_of: EachAnswer, matches: Matches) -> int:
+        """Make the rows of joined records, but for those that are left out.
+
+        Take those apart on which the function fails, and return their number.
+        """
         records, table_values = matches.records, matches.table_values
         if self._rows_of is not None and len(records):
             matches.fields = self._rows_of(records.keys, records.values, table_values)
             if matches.fields is not None:
-                return
+                _keep(matches, matches.fields.is_valid())
+                return 0
         given = zip(records.keys, records.values, table_values.to_pylist(), strict=True)
         rows, failures = each_row_of(given)
         matches.rows = objects(rows)
-        if failures:
-            made = _made(records, failures, matches)
-            matches.causes, matches.records = matches.causes[made], records.take(made)
-            matches.table_values = matches.table_values.filter(pa.array(made))
-            matches.rows = matches.rows[made]
-            self._state.count(f"{self._name}:failed", len(failures))
+        kept = _made(records, failures, matches)
+        if self._rows_of is not None:
+            kept &= are_present(matches.rows)
+        _keep(matches, pa.array(kept))
+        return len(failures)
 
     def _make_corrected_rows(self, each_row_of: EachAnswer, matches: Matches) -> None:
         """Do as `_make_rows` with corrections; their records have been counted before."""
@@ -297,6 +306,19 @@ class StreamTableJoin:
         made = _made(records, failures, matches)
         matches.corrected_rows = objects(rows)[made]
         matches.corrections = [*compress(matches.corrections, made)]
+
+
+def _keep(matches: Matches, kept: pa.BooleanArray) -> None:
+    """Keep these joined records and their rows, and no others."""
+    if kept.true_count == len(kept):
+        return
+    mask = kept.to_numpy(zero_copy_only=False)
+    matches.causes, matches.records = matches.causes[mask], matches.records.take(mask)
+    matches.table_values = matches.table_values.filter(kept)
+    if matches.fields is not None:
+        matches.fields = matches.fields.filter(kept)
+    if matches.rows is not None:
+        matches.rows = matches.rows[mask]
 
 
 def _made(

@@ -6,6 +6,7 @@ import json
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.errors import ArithmeticException
@@ -40,10 +41,52 @@ PLAIN: dict[str, Query] = {
     .join_as_of(PRICES)
     .select("twice", "key AS product", "value_key", "price_cents - quantity AS rest")
     .select("rest", "twice * twice AS more", "product"),
+    "filters": ORDERS.filter("quantity <> 0 AND NOT gift")
+    .select("order_id", "quantity")
+    .join_as_of(PRICES, how="left")
+    .filter("`the name` IS NULL")
+    .select("order_id", "quantity * price_cents AS total"),
+    "nothing left": PRICED.filter("size IS NULL AND size > 0"),
 }
+CONDITIONS = (
+    "quantity > 1",
+    "quantity <> price_cents",
+    "size >= -5",
+    "3 = size",
+    "grade < 3000000000 OR size = -3000000000",
+    "gift",
+    "NOT gift",
+    "order_id = '1'",
+    "'1' <= order_id",
+    "order_id < `the name`",
+    "`the name` IS NULL",
+    "price_cents IS NOT NULL AND NOT (quantity < 0 OR gift)",
+    "gift OR quantity = 0 AND size IS NULL",
+    "KEY = 'product'",
+    "key > 'h' OR Key IS NULL",
+    "(Quantity) <= (2)",
+)
+"""Conditions that are plain."""
+OTHER_CONDITIONS = (
+    "quantity > 1.5",
+    "order_id = 1",
+    "size = quantity",
+    "quantity IN (1, 2)",
+    "upper(order_id) = 'X'",
+    "order_id = 'it\\'s'",
+    'order_id = "it\'s"',
+    "quantity = NULL",
+    "size + size > 2",
+    "gift = true",
+    "1 < 2",
+    "order_id LIKE '1%'",
+    "headers IS NULL",
+    "time > timestamp '2020-01-01'",
+)
 _IN_JAVA: dict[str, Query] = {
-    "a filter": PRICED.filter("quantity > 1"),
-    "a filter of the stream": ORDERS.filter("quantity > 1").join_as_of(PRICES),
+    **{each: PRICED.filter(each) for each in OTHER_CONDITIONS},
+    "a filter behind what is computed": PRICED.select("size * size AS it").filter("it > 1"),
+    "a filter of the table": ORDERS.join_as_of(PRICES.filter("grade > 1")),
     "a step of the table": ORDERS.join_as_of(PRICES.select("grade")),
     "by a column": ORDERS.join_as_of(PRICES, on="order_id"),
     "corrections": ORDERS.join_as_of(PRICES, corrections=True),
@@ -99,11 +142,44 @@ def test_tasks_make_the_rows_that_spark_makes(spark: SparkSession, query: Query)
     assert made is not None
     rows = [*product(KEYS, VALUES, TABLE_VALUES)]
     found = job.rows(spark.createDataFrame(_given(rows), _RESULTS)).orderBy("sequence").collect()
+    places = [row["sequence"] for row in found]
     fields = made.rows_of(*_columns(rows))
     assert fields is not None
-    assert fields.to_pylist() == [row[FIELDS].asDict() for row in found]
-    assert json_of(fields).to_pylist() == [bytes(row["value"]) for row in found]
-    assert [made.row_of(*row) for row in rows] == json_of(fields).to_pylist()
+    assert np.flatnonzero(fields.is_valid()).tolist() == places
+    left = fields.take(pa.array(places, pa.int64()))
+    assert left.to_pylist() == [row[FIELDS].asDict() for row in found]
+    assert json_of(left).to_pylist() == [bytes(row["value"]) for row in found]
+    each = [made.row_of(*row) for row in rows]
+    assert [place for place, row in enumerate(each) if row is not None] == places
+    assert [row for row in each if row is not None] == json_of(left).to_pylist()
+
+
+def test_conditions_hold_where_they_hold_in_spark(spark: SparkSession) -> None:
+    rows = [*product(KEYS, VALUES, TABLE_VALUES)]
+    counts = set()
+    for condition in CONDITIONS:
+        job = QueryJob(PRICED.filter(condition).select("key"))
+        job.prepare(spark)
+        made = _plain(job)
+        assert made is not None, condition
+        results = job.rows(spark.createDataFrame(_given(rows), _RESULTS))
+        found = [row["sequence"] for row in results.select("sequence").collect()]
+        fields = made.rows_of(*_columns(rows))
+        assert fields is not None
+        assert np.flatnonzero(fields.is_valid()).tolist() == sorted(found), condition
+        counts.add(len(found))
+    assert len(counts) > 8
+
+
+def test_a_number_of_a_row_that_is_left_out_may_be_too_large(spark: SparkSession) -> None:
+    job = QueryJob(PRICED.filter("quantity < 5").select("quantity * quantity AS it"))
+    job.prepare(spark)
+    made = _plain(job)
+    assert made is not None
+    values = [json.dumps({"quantity": n}).encode() for n in (LONG_MAX, 2, LONG_MAX, 3)]
+    fields = made.rows_of(*_columns([(b"k", value, None) for value in values]))
+    assert fields is not None
+    assert fields.to_pylist() == [None, {"it": 4}, None, {"it": 9}]
 
 
 def _columns(rows: list[tuple[bytes | None, bytes, bytes | None]]) -> tuple[Any, Any, Any]:
@@ -163,7 +239,7 @@ def test_a_number_that_does_not_fit_ends_the_query_as_in_spark(
     with pytest.raises(ArithmeticException) as raised:
         job.rows(spark.createDataFrame(_given([row]), _RESULTS)).collect()
     said = error_of(raised.value, "here:1")
-    with pytest.raises(JobFailed, match=r"no answer for a row: what comes of a `\w+` does not fit"):
+    with pytest.raises(JobFailed, match=r"no answer for a row: what `\w+` makes does not fit"):
         made.rows_of(*_columns([null, row]))
     assert isinstance(said, JobFailed)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.spark_jobs.versioned.stream_table import StreamTableJoin
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.records import Objects
 
 
-def _row_of(key: bytes | None, value: bytes, table_value: bytes | None) -> bytes:
+def _row_of(key: bytes | None, value: bytes, table_value: bytes | None) -> bytes | None:
+    if value == b"out":
+        return None
     if value == b"bad":
         message = "no row"
         raise ValueError(message)
@@ -28,7 +31,8 @@ def _rows_of(
     if b"bad" in values:
         return None
     columns = [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), table_values]
-    return pa.StructArray.from_arrays(columns, names=["key", "value", "table_value"])
+    left_out = pa.array(values == b"out")
+    return pa.StructArray.from_arrays(columns, names=["key", "value", "table_value"], mask=left_out)
 
 
 def _join(**options: Any) -> tuple[TaskState, StreamTableJoin]:
@@ -100,3 +104,21 @@ def test_corrections_of_rows_made_at_once_are_made_one_by_one() -> None:
     matches = join.process([first(b"k", b"t", 1)])
     assert matches.corrected_rows is not None
     assert matches.corrected_rows.tolist() == [b"k/s/t"]
+
+
+@pytest.mark.parametrize("values", [(b"out", b"s", b"out"), (b"s", b"out", b"bad")])
+def test_rows_that_are_left_out_are_joined_and_do_not_leave(values: tuple[bytes, ...]) -> None:
+    state, join = _join(rows_of=_rows_of)
+    matches = join.process([second(b"k", value, n) for n, value in enumerate(values)])
+    failed = values.count(b"bad")
+    assert [record.value for record in matches.records] == [b"s"]
+    assert matches.causes.tolist() == [values.index(b"s")]
+    assert len(matches.table_values) == 1
+    if failed:
+        assert matches.rows is not None
+        assert matches.rows.tolist() == [b"k/s/-"]
+    else:
+        assert matches.fields is not None
+        assert [row["value"] for row in matches.fields.to_pylist()] == [b"s"]
+    assert state.numbers["join:joined"] == len(values) - failed
+    assert join.balance() == 0
