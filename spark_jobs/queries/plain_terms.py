@@ -75,7 +75,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Computed:
-    """What a function of Arrow's makes of others."""
+    """The result of a function of Arrow's."""
 
     function: str
     terms: tuple[Term, ...]
@@ -117,7 +117,7 @@ def computed(term: Term, columns: Mapping[Given, pa.Array]) -> pa.Array | pa.Sca
 
 
 def given_in(term: Term) -> list[Given]:
-    """Return the columns that a term is made of."""
+    """Return the columns in a term."""
     if isinstance(term, Given):
         return [term]
     if isinstance(term, Constant):
