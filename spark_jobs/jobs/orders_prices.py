@@ -149,7 +149,7 @@ def row_of(key: bytes | None, value: bytes, table_value: bytes | None) -> bytes:
         price_cents = read_quickly(table_value).get("price_cents")
     return write_row(
         {
-            "product": None if key is None else key.decode(errors="replace"),
+            "product": None if key is None else _product_of(key),
             "order_id": order_id,
             "quantity": quantity,
             "price_cents": price_cents,
@@ -168,8 +168,12 @@ def rows_of(
         total_cents = pc.multiply_checked(quantities, price_cents)
     except pa.ArrowInvalid:
         return None
-    columns = [texts_of(keys), order_ids, quantities, price_cents, total_cents]
+    columns = [texts_of(keys, _product_of), order_ids, quantities, price_cents, total_cents]
     return rows_in_columns([*Row.model_fields], columns)
+
+
+def _product_of(key: bytes) -> str:
+    return key.decode(errors="replace")
 
 
 def _product(one: int | None, other: int | None) -> int | None:

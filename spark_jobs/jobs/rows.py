@@ -91,13 +91,12 @@ def write_row(fields: dict[str, Any]) -> bytes:
         return orjson.dumps({name: _whole(field) for name, field in fields.items()})
 
 
-def texts_of(keys: Objects) -> pa.StringArray:
-    """Return keys as texts, with a sign in the place of bytes that are no text."""
+def texts_of(keys: Objects, decode: Callable[[bytes], str | None]) -> pa.StringArray:
+    """Return keys as texts; `decode` says what stands in the place of bytes that are no text."""
     try:
         return pa.array(keys, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
-        texts = [None if key is None else key.decode(errors="replace") for key in keys]
-        return pa.array(texts, pa.string())
+        return pa.array([None if key is None else decode(key) for key in keys], pa.string())
 
 
 def rows_in_columns(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.StructArray | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.spark_jobs.jobs.rows import rows_in_columns
+from headrace.spark_jobs.jobs.rows import rows_in_columns, texts_of
 from headrace.spark_jobs.queries.described import ALL, Filter
 from headrace.spark_jobs.queries.names import column_of
 from headrace.spark_jobs.queries.plain_terms import (
@@ -107,7 +107,7 @@ class PlainRows:
         columns = self._read(keys, values, table_values)
         if any(isinstance(column, pa.ChunkedArray) for column in columns.values()):
             return None
-        kept = [pc.fill_null(computed(each, columns), False) for each in self.conditions]  # noqa: FBT003
+        kept = [pc.fill_null(computed(each, columns), fill_value=False) for each in self.conditions]
         if not kept:
             return self._made(columns)
         # A number of a row that is left out may be too large for its column.
@@ -139,7 +139,7 @@ class PlainRows:
             for side, fields in ((STREAM, stream), (TABLE, table))
             for field, column in zip(fields, read[side], strict=True)
         }
-        return {**columns, KEY: _valid_texts(keys)}
+        return {**columns, KEY: texts_of(keys, _valid_text)}
 
 
 def _columns_of(side: str, fields: StructType) -> dict[str, Term]:
@@ -182,16 +182,8 @@ def _selected(step: Select, columns: Columns) -> Columns | None:
     return chosen
 
 
-def _valid_texts(keys: Objects) -> pa.StringArray:
-    """Return keys as texts; bytes that are no text are null."""
+def _valid_text(key: bytes) -> str | None:
     try:
-        return pa.array(keys, pa.binary()).cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([*map(_valid_text, keys)], pa.string())
-
-
-def _valid_text(key: bytes | None) -> str | None:
-    try:
-        return None if key is None else key.decode()
+        return key.decode()
     except UnicodeDecodeError:
         return None
