@@ -247,12 +247,12 @@ _RESULTS = [column.split() for column in RESULTS_SCHEMA.split(", ")]
 
 def _sparse_frame(size: int, columns: dict[str, pa.Array]) -> pd.DataFrame:
     """Make a frame of all columns of results, with nulls in the columns that are not given."""
-    given = {name: columns.pop(name, None) for name, _ in _RESULTS}
-    all_columns = {
-        name: pa.nulls(size, _TYPES[kind]) if given[name] is None else given[name]
+    results = {
+        name: columns[name] if name in columns else pa.nulls(size, _TYPES[kind])
         for name, kind in _RESULTS
     }
-    return wrapped(all_columns | columns)
+    # The fields of rows are no column of Spark's, and stand behind these.
+    return wrapped(results | columns)
 
 
 def wrapped(columns: dict[str, pa.Array]) -> pd.DataFrame:

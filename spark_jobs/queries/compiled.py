@@ -176,14 +176,14 @@ class QueryJob:
 
     def transform(self, inputs: Inputs, config: JobConfig) -> DataFrame:
         """Compute the query over the records of its inputs."""
-        how = spread_of(config), config.sink.mode, updates_of(config)
+        spread, mode = spread_of(config), config.sink.mode
         if inputs.leaving is None:
-            return self.rows(self.results(inputs, *how))
-        rows, topology = self._plain(), self._plan().topology(config.sink.mode)
+            return self.rows(self.results(inputs, spread, mode, updates_of(config)))
+        rows, topology = self._plain(), self._plan().topology(mode)
         assert rows is not None, "only the rows of a plain query leave in bundles"
         assert isinstance(topology, LookUp), "a plain query looks up"
         making = replace(topology, row_of=rows.row_of, rows_of=rows.rows_of)
-        return operate_for_sinks(making, inputs.arriving, how[0], inputs.progress)
+        return operate_for_sinks(making, inputs.arriving, spread, inputs.progress)
 
     def results(
         self, inputs: Inputs, spread: Spread, mode: Mode = "append", updates: Updates = "each"

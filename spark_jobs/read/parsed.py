@@ -110,7 +110,12 @@ def columns_of_values(
 def columns_of_written(
     values: Sequence[bytes | None], fields: Sequence[StructField]
 ) -> list[pa.Array]:
-    """Do as `columns_of_values` with rows that a job wrote, each of them an object or deleted."""
+    """Do as `columns_of_values` with values of which each is an object, or None.
+
+    Rows that a job wrote are, and so are values that were checked.
+    """
+    if not fields:
+        return []
     rows = read_written(values)
     columns: list[pa.Array] = []
     for each in fields:
