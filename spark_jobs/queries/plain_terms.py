@@ -50,6 +50,8 @@ _ADDED = (LongType(), IntegerType())
 _WHOLE = (*_ADDED, ShortType())
 _COMPARED = (*_WHOLE, StringType(), BooleanType())
 _LONG_END = 1 << 63
+_SPARKS_OWN = frozenset('\\"')
+"""Signs that Spark alone reads: of escapes, and of texts that a setting may make into names."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ def named(expression: str, columns: Mapping[str, Term]) -> dict[str, Term] | Non
 
 def condition(expression: str, columns: Mapping[str, Term]) -> Term | None:
     """Return a condition, None if it is not plain."""
+    if _SPARKS_OWN.intersection(expression):
+        return None
     parsed = _parsed(expression)
     return None if parsed is None else _condition(parsed, _by_name(columns))
 
@@ -208,8 +212,7 @@ def _side(parsed: Any, columns: Mapping[str, Term]) -> Given | Constant | None:
     if not isinstance(literal, exp.Literal):
         return None
     if literal.is_string:
-        # Spark has rules of its own for a text with a quote or an escape in it.
-        is_simple = sign > 0 and not {"'", '"', "\\"}.intersection(literal.name)
+        is_simple = sign > 0 and "'" not in literal.name
         return Constant(literal.name, StringType()) if is_simple else None
     if not literal.is_int or int(literal.name) >= _LONG_END:
         return None

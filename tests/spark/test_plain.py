@@ -75,6 +75,8 @@ OTHER_CONDITIONS = (
     "upper(order_id) = 'X'",
     "order_id = 'it\\'s'",
     'order_id = "it\'s"',
+    r"order_id = '\f'",
+    'order_id = "1"',
     "quantity = NULL",
     "size + size > 2",
     "gift = true",
