@@ -102,7 +102,7 @@ class Answers(NamedTuple):
     values: pa.LargeBinaryArray
     """Null where there is none."""
     expired: NDArray[np.bool_]
-    """True for a look-up before the horizon that does not meet the latest version."""
+    """True for a look-up before the horizon that does not meet the latest value."""
     failures: Mapping[int, StepFailed] = MappingProxyType({})
     """Failed computations of values, by the place of the look-up; its value is null."""
 

@@ -188,8 +188,9 @@ class VersionedStore:
         return found
 
     def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:
-        """Return the places of records before the horizon that do not meet the latest version.
+        """Return the places of records before the horizon that do not meet the latest value.
 
+        A last tombstone there is as an unknown key: `save` forgets it if its row is written.
         With `all_of_them` also those that meet it: a cold history may know a later version that was
         refused here.
         """
@@ -202,7 +203,12 @@ class VersionedStore:
             place
             for place, history in zip(old, histories, strict=True)
             if records[place][0] is not None
-            and (all_of_them or history is None or records[place][2] < history[0][-1])
+            and (
+                all_of_them
+                or history is None
+                or history[1][-1] is None
+                or records[place][2] < history[0][-1]
+            )
         ]
 
     def delete(self, key: bytes, timestamp_ms: int) -> Version | None:

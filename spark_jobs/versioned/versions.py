@@ -87,9 +87,11 @@ def with_puts(known: Versions, puts: Puts, keys: int) -> Versions:
 def as_of(versions: Versions, asks: Asks) -> tuple[Integers, Mask]:
     """Return the version that each look-up meets, and which look-ups are older than the history.
 
-    Versions from before the horizon are not remembered, except the latest one.
+    Versions from before the horizon are not remembered, except the latest one. A last tombstone is
+    not either, so a look-up from before the horizon that meets one is older than the history.
     """
     places = np.full(len(asks.keys), NOTHING)
+    is_value = versions.values.is_valid().to_numpy(zero_copy_only=False)
     expired = asks.times_ms < asks.horizons_ms
     known = np.flatnonzero(asks.keys != NOTHING)
     keys, times_ms, steps = asks.keys[known], asks.times_ms[known], asks.steps[known]
@@ -98,7 +100,7 @@ def as_of(versions: Versions, asks: Asks) -> tuple[Integers, Mask]:
     is_some, is_latest, is_old = met >= firsts, met == lasts, expired[known]
     is_late = np.where(is_old, versions.steps[lasts] > steps, versions.steps[met] > steps)
     places[known] = np.where(is_some & (is_latest | ~is_old), met, NOTHING)
-    expired[known] = is_old & ~is_latest
+    expired[known] = is_old & ~(is_latest & is_value[lasts])
     # Few look-ups are left: the version that they met, or the latest, was put after them.
     _look_up_in_order(versions, asks, known[is_late & (is_some | is_old)], (places, expired))
     return places, expired
@@ -161,7 +163,8 @@ def _look_up_in_order(
         is_old = time_ms < asks.horizons_ms[ask]
         is_met = found >= 0 and (is_latest or not is_old)
         places[ask] = there[found][1] if is_met else NOTHING
-        expired[ask] = is_old and not is_latest
+        is_value = is_met and versions.values[places[ask]].is_valid
+        expired[ask] = is_old and not is_value
 
 
 def _by_step(versions: Versions, key: int) -> list[tuple[int, int]]:

@@ -74,6 +74,8 @@ OLD_AND_MET = [put(b"a", 2, b"x"), B9, ASKED, A9]
 In the other batch a later version is put before, so it is forgotten.
 """
 OLD_AND_NOT = [OLD_AND_MET[0], put(b"a", 4, b"w"), B9, ASKED, A9, ASKED]
+GONE = [put(b"a", 2, None), B9, ASKED, A9]
+"""The look-up meets a tombstone past its retention."""
 TIED = [put(b"b", 1, b"3"), put(b"a", 3, b"1"), put(b"a", 3, b"2")]
 TIED_LATER = [put(b"a", 3, b"4"), put(b"b", 1, None), put(b"a", 2, b"5")]
 ASKS = [ask(key, time_ms) for key in (b"a", b"b") for time_ms in range(5)]
@@ -86,6 +88,8 @@ batches = st.lists(st.lists(puts | asks, max_size=16), max_size=4)
 @given(given_batches=batches, options=options)
 @example(given_batches=[OLD_AND_MET], options=Options(1))
 @example(given_batches=[OLD_AND_NOT], options=Options(1))
+@example(given_batches=[GONE[:3], [ASKED]], options=Options(1))
+@example(given_batches=[[*ASKS[5:9], *GONE]], options=Options(1))
 @example(given_batches=[TIED, ASKS, [*TIED_LATER, *ASKS]], options=Options(9))
 def test_at_once_equals_one_by_one(given_batches: list[list[Turn]], options: Options) -> None:
     check(given_batches, options)

@@ -189,3 +189,16 @@ def test_versions_that_a_shorter_retention_forgot_are_not_known_again() -> None:
     assert store.expired([record(b"k", b"", 19)], all_of_them=False) == [0]
     assert store.put(b"k", b"late", 19) == REJECTED
     assert store.put(b"k", b"late", 20) == 30
+
+
+def test_a_tombstone_before_the_horizon_is_expired_before_and_behind_its_removal() -> None:
+    rows = MemoryRows()
+    state, store = store_over(rows, retention_ms=10)
+    asked = [record(b"gone", b"", 5), record(b"there", b"", 5)]
+    store.put(b"gone", None, 4)
+    store.put(b"there", b"v", 4)
+    store.put(b"other", b"v", 30)
+    assert store.expired(asked, all_of_them=False) == [0]
+    state.save()
+    _, store = store_over(rows, retention_ms=10)
+    assert store.expired(asked, all_of_them=False) == [0]

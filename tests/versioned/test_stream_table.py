@@ -308,7 +308,8 @@ def test_a_record_older_than_the_history_meets_nothing_and_is_counted() -> None:
     assert [met[look.record.value] for look in LATE_LOOKS] == [
         *(None, b"u", None, None, None, b"u", None)
     ]
-    assert state.numbers["join:expired"] == 3
+    # The last of them meets a tombstone, which the history may have forgotten.
+    assert state.numbers["join:expired"] == 4
     assert list(matches.cold) == []
 
 
