@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.contracts.errors import StateUnavailable
 from headrace.spark_jobs.folder import Folder
 from headrace.spark_jobs.observe.waits import lowest_of
-from headrace.spark_jobs.operators.processor import ROWS
+from headrace.spark_jobs.operators.processor import ROWS, RUNS
 from headrace.spark_jobs.operators.stamp import INPUT
 from headrace.spark_jobs.seams import begin_state_registry
 from headrace.spark_jobs.versioned import progress
@@ -58,9 +60,22 @@ def stored_rows(spark: SparkSession, checkpoint: str, operator: int) -> DataFram
     """Return the state of an operator, as of the last micro-batch: `task`, `name` and `row`."""
     begin_state_registry(spark)
     reader = spark.read.format("statestore").option("operatorId", operator)
-    rows = reader.option("stateVarName", ROWS).load(checkpoint)
     names = "key.task AS task", "user_map_key.name AS name", "user_map_value.row AS row"
-    return rows.selectExpr(*names)
+    maps = [
+        reader.option("stateVarName", one).load(checkpoint).selectExpr(*names)
+        for one in _maps_of(spark, checkpoint, operator)
+    ]
+    return reduce(DataFrame.unionByName, maps)
+
+
+def _maps_of(spark: SparkSession, checkpoint: str, operator: int) -> list[str]:
+    """Return the maps that an operator has; a checkpoint of an older version has no runs."""
+    metadata = spark.read.format("state-metadata").load(checkpoint)
+    own = metadata.where(metadata["operatorId"] == operator).select("operatorProperties").first()
+    assert own is not None, "an operator has metadata"
+    variables = json.loads(own["operatorProperties"])["stateVariables"]
+    kept = {one["stateName"] for one in variables}
+    return [one for one in (ROWS, RUNS) if one in kept]
 
 
 def waits_of(rows: Iterable[StateRow]) -> Iterator[str]:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.progress import Expected
     from headrace.spark_jobs.versioned.state import Notes, Rows
 
-ROWS = "rows"
-"""The name, in a checkpoint, of the map of a task's rows."""
+ROWS, RUNS = "rows", "runs"
+"""The names, in a checkpoint, of the maps of a task's rows, and of its runs."""
 
 
 class TaskProcessor(StatefulProcessor):
@@ -65,7 +65,8 @@ class TaskProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the rows; Spark calls this on the driver too, where there is no task."""
         settle()
-        self.rows: Rows = StoredRows(handle.getMapState(ROWS, NAME_SCHEMA, ROW_SCHEMA))
+        rows, runs = (handle.getMapState(one, NAME_SCHEMA, ROW_SCHEMA) for one in (ROWS, RUNS))
+        self.rows: Rows = StoredRows(rows, runs)
 
     def handleInitialState(  # noqa: N802
         self,

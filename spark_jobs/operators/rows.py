@@ -18,6 +18,7 @@ from headrace.contracts.errors import StateUnavailable
 from headrace.spark_jobs.operators.row_calls import RowCalls, packed, unpacked
 from headrace.spark_jobs.seams import SCANS_IN_COLUMNS, state_socket_of
 from headrace.spark_jobs.seams import state_messages as messages
+from headrace.spark_jobs.versioned.table_rows import RUN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,9 +41,11 @@ its end, and find nothing."""
 class StoredRows:
     """The rows of the task that Spark is processing; what changes is settled before the next."""
 
-    def __init__(self, state: MapState) -> None:
+    def __init__(self, state: MapState, runs: MapState) -> None:
+        """Take the map of all rows but those of runs, which no scan is to read, and theirs."""
         self._socket, name = state_socket_of(state)
         self._calls = RowCalls(name)
+        self._run_calls = RowCalls(state_socket_of(runs)[1])
         self._unanswered = 0
         self._ahead: dict[str, bytes] = {}
         """Rows that a scan found beside those that it was to find, until they are read."""
@@ -82,7 +85,7 @@ class StoredRows:
             for start in range(0, len(names), AT_ONCE):
                 some = names[start : start + AT_ONCE]
                 for name in some:
-                    self._send("getValue", userKey=packed(name))
+                    self._send_of(name, "getValue")
                 self._socket.flush()
                 found += [unpacked(self._answer()) for _ in some]
         return found
@@ -119,10 +122,14 @@ class StoredRows:
     def _change(self, call: str, name: str, **fields: bytes) -> None:
         self._ahead.pop(name, None)
         with _asking():
-            self._send(call, userKey=packed(name), **fields)
+            self._send_of(name, call, **fields)
             self._unanswered += 1
             if self._unanswered >= AT_ONCE:
                 self._take_answers()
+
+    def _send_of(self, name: str, call: str, **fields: bytes) -> None:
+        calls = self._run_calls if RUN in name else self._calls
+        self._socket.write(calls.request(call, userKey=packed(name), **fields))
 
     def _send(self, call: str, **fields: bytes) -> None:
         self._socket.write(self._calls.request(call, **fields))

@@ -29,8 +29,8 @@ from headrace.spark_jobs.versioned.version_rows import (
     NO_VERSIONS,
     VersionColumns,
     decode_version_rows,
-    encode_version_rows,
     ranges,
+    rows_of,
     versions_of,
 )
 from headrace.spark_jobs.versioned.versions import (
@@ -52,8 +52,11 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.arrival import Arrivals
     from headrace.spark_jobs.versioned.functions import StepFailed
     from headrace.spark_jobs.versioned.records import Integers, Objects
+    from headrace.spark_jobs.versioned.runs import Runs
     from headrace.spark_jobs.versioned.table_rows import TableRows
 
+ONE_OF = 100
+"""One look-up of so many may ask for a version that was replaced before most others ask."""
 _NOBODY = np.zeros(0, np.int64)
 _UNKNOWN = Versions(np.zeros(1, np.int64), _NOBODY, _NOBODY, NO_VERSIONS.values)
 
@@ -110,8 +113,11 @@ class Answers(NamedTuple):
 class HistoryAtOnce:
     """The versions of the keys in the rows that were asked for."""
 
-    def __init__(self, table: TableRows) -> None:
+    def __init__(self, table: TableRows, runs: Runs | None = None) -> None:
         self._table = table
+        self._runs = runs
+        self._first_asked_ms: int | None = None
+        """The time before which no look-up asks, but for a few; None while there was none."""
         self._changed: set[int] = set()
         self._rows: dict[int, tuple[int, int]] = {}
         """Where the keys of each row that was read begin and end."""
@@ -140,6 +146,8 @@ class HistoryAtOnce:
         asks = Asks(of_keys, asked.times_ms, asked.steps, horizons_ms)
         places, expired = as_of(versions, asks)
         values = versions.values.take(pa.array(places, mask=places == NOTHING))
+        if self._runs is not None:
+            values = self._with_runs(values, asks, self._runs)
         if len(puts.keys):
             # The next versions come after all of these.
             self._versions = versions._replace(steps=np.full(len(versions.steps), BEFORE))
@@ -151,6 +159,7 @@ class HistoryAtOnce:
             return
         changed = sorted(self._changed)
         columns, places = self._remembered(*self._keys_of(changed), horizon_ms)
+        columns = self._without_replaced(columns, places, len(changed))
         rows = _rows_of(columns, places, changed)
         split = self._table.grow(rows)
         if split:
@@ -173,12 +182,69 @@ class HistoryAtOnce:
         order = np.argsort(places, kind="stable")
         return _rows_of(columns.take(order), places[order], split)
 
+    def _with_runs(
+        self, values: pa.LargeBinaryArray, asks: Asks, runs: Runs
+    ) -> pa.LargeBinaryArray:
+        """Return the values of all look-ups, of which some may meet a version of a run."""
+        is_on_time = (asks.keys != NOTHING) & (asks.times_ms >= asks.horizons_ms)
+        self._note_asked(asks.times_ms[is_on_time])
+        late = np.flatnonzero(is_on_time & (asks.times_ms < runs.until_ms))
+        if not len(late):
+            return values
+        keys, of_asks = np.unique(asks.keys[late], return_inverse=True)
+        first_asked_ms = np.full(len(keys), runs.until_ms)
+        np.minimum.at(first_asked_ms, of_asks, asks.times_ms[late])
+        names = [*self._numbers]
+        earlier = runs.versions_of([names[key] for key in keys], first_asked_ms)
+        known = self._versions
+        firsts, ends = known.starts[keys], known.starts[keys + 1]
+        own = ranges(firsts, ends)
+        of_keys = np.repeat(np.arange(len(keys)), ends - firsts)
+        # Of equal times those of the table come later.
+        puts = Puts(
+            of_keys, known.times_ms[own], known.steps[own], known.values.take(pa.array(own))
+        )
+        together = with_puts(earlier, puts, len(keys))
+        again = Asks(of_asks, asks.times_ms[late], asks.steps[late], asks.horizons_ms[late])
+        places, _ = as_of(together, again)
+        met = together.values.take(pa.array(places, mask=places == NOTHING))
+        order = np.arange(len(values))
+        order[late] = len(values) + np.arange(len(late))
+        return pa.concat_arrays([values, met]).take(pa.array(order))
+
+    def _note_asked(self, times_ms: Integers) -> None:
+        """Note the time before which nearly none of these look-ups asks."""
+        if not len(times_ms):
+            return
+        few = len(times_ms) // ONE_OF
+        first_ms = int(np.partition(times_ms, few)[few])
+        before_ms = self._first_asked_ms
+        self._first_asked_ms = first_ms if before_ms is None else min(first_ms, before_ms)
+
+    def _without_replaced(
+        self, columns: VersionColumns, places: Integers, changed: int
+    ) -> VersionColumns:
+        """Move versions that were replaced before all look-ups into a run, if they are many."""
+        until_ms, runs = self._first_asked_ms, self._runs
+        if runs is None or until_ms is None or changed * 2 < self._table.count:
+            return columns
+        next_ms = np.append(columns.times_ms, 0)[1:]
+        is_replaced = next_ms <= until_ms
+        is_replaced[np.cumsum(columns.sizes) - 1] = False
+        if np.count_nonzero(is_replaced) < runs.least(len(columns.sizes)):
+            return columns
+        replaced, have_some = columns.where(is_replaced)
+        runs.add(replaced, places[have_some], self._table.count, next_ms[is_replaced])
+        left, _ = columns.where(~is_replaced)
+        return left
+
     def _forget(self) -> None:
         """Forget all rows; those that are asked for next are read."""
         for known in (self._changed, self._rows, self._numbers, self._new_keys):
             known.clear()
         self._stored, self._met, self._versions = NO_VERSIONS, _NOBODY, _UNKNOWN
         self._places = _NOBODY
+        self._first_asked_ms = None
 
     def _name(self, keys: list[bytes]) -> None:
         """Number the keys that have no number yet, and take their versions from their rows."""
@@ -301,6 +367,8 @@ class HistoryAtOnce:
         at = versions_of(sizes, sources)
         starts = np.concatenate([[0], np.cumsum(sizes[sources])])
         is_tombstone = pc.is_null(values).to_numpy(zero_copy_only=False)[at]
+        if self._runs is not None:
+            is_tombstone &= times_ms[at] < self._runs.from_ms
         keep = remembered(starts, times_ms[at], is_tombstone, horizon_ms)
         sizes = np.diff(np.concatenate([[0], np.cumsum(keep)])[starts])
         is_left = sizes > 0
@@ -318,8 +386,4 @@ def _rows_of(
     columns: VersionColumns, places: Integers, written: list[int]
 ) -> dict[int, bytes | None]:
     """Return the row of each place; None for a written one that has no key. Places ascend."""
-    firsts = np.flatnonzero(np.diff(places, prepend=-1))
-    row_keys = np.diff(firsts, append=len(places))
-    rows: dict[int, bytes | None] = dict.fromkeys(written)
-    rows.update(zip(places[firsts].tolist(), encode_version_rows(columns, row_keys), strict=True))
-    return rows
+    return {**dict.fromkeys(written), **rows_of(columns, places)}

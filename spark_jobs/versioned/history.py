@@ -14,6 +14,7 @@ from headrace.spark_jobs.versioned.at_once import Answers, LookUps, NewVersions
 from headrace.spark_jobs.versioned.layout import History, decode_versions, encode_versions
 from headrace.spark_jobs.versioned.records import are_present
 from headrace.spark_jobs.versioned.replacing import Latest, ReplacingHistory, ReplacingLatest
+from headrace.spark_jobs.versioned.runs import Runs
 from headrace.spark_jobs.versioned.state import Buckets, TaskState
 from headrace.spark_jobs.versioned.table_rows import TableRows
 
@@ -64,9 +65,10 @@ class VersionedStore:
         self._forgotten_ms = self._numbers.get(forgotten_name(name), REJECTED)
         self.time_ms = self._numbers.get(self._time_name, NO_TIME_MS)
         table = TableRows(state, name)
+        self._runs = Runs(state, name)
         self._buckets = Buckets(table, decode_versions, encode_versions)
         self._at_once: ReplacingHistory | None = None
-        self._open_at_once = partial(ReplacingHistory, table)
+        self._open_at_once = partial(ReplacingHistory, table, self._runs)
         state.add(self)
 
     @property
@@ -95,6 +97,9 @@ class VersionedStore:
             valid_to_ms = LATEST
         else:
             valid_to_ms = _insert(times, values, timestamp_ms, value)
+            if valid_to_ms != LATEST and timestamp_ms < self._runs.until_ms:
+                known, _ = self._runs.history_of(key, history, timestamp_ms)
+                valid_to_ms = known[bisect_right(known, timestamp_ms)]
         if len(times) > 1 and times[1] <= horizon_ms:
             _forget_before(times, values, horizon_ms)
         return valid_to_ms
@@ -160,6 +165,8 @@ class VersionedStore:
         history = self._buckets.to_read(key).get(key)
         if history is None:
             return None
+        if timestamp_ms >= self.horizon_ms:
+            history = self._runs.history_of(key, history, timestamp_ms)
         times, values = history
         place = self._place_as_of(times, timestamp_ms)
         value = None if place < 0 else values[place]
@@ -181,10 +188,13 @@ class VersionedStore:
             timestamp_ms = record[2]
             if timestamp_ms >= times[-1]:
                 found.append(values[-1])
-            elif timestamp_ms < horizon_ms or timestamp_ms < times[0]:
+            elif timestamp_ms < horizon_ms:
                 found.append(None)
             else:
-                found.append(values[bisect_right(times, timestamp_ms) - 1])
+                assert record[0] is not None, "a null key has no history"
+                times, values = self._runs.history_of(record[0], history, timestamp_ms)
+                place = bisect_right(times, timestamp_ms) - 1
+                found.append(values[place] if place >= 0 else None)
         return found
 
     def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:
@@ -225,6 +235,7 @@ class VersionedStore:
         self._numbers[self._time_name] = self.time_ms
         if self._expired:
             self._numbers[self._expired_name] = self._expired
+        self._runs.forget(self.horizon_ms)
         if self._at_once is not None:
             self._at_once.save(self.horizon_ms)
         self._buckets.save(self._clean)
@@ -252,7 +263,7 @@ class VersionedStore:
             if len(times) > 1 and times[1] <= horizon_ms:
                 _forget_before(times, values, horizon_ms)
             # A last tombstone before the horizon answers as an unknown key does.
-            if values[-1] is None and times[-1] < horizon_ms:
+            if values[-1] is None and times[-1] < min(horizon_ms, self._runs.from_ms):
                 over.append(key)
         for key in over:
             del bucket[key]

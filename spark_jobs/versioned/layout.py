@@ -13,8 +13,9 @@
     kind 3  subscriptions  foreign keys | primary keys | marks (bytes)
             Rows ascend by foreign key, then primary key. A mark tells left values apart.
     kind 4  numbers        names (bytes, UTF-8) | values (integers)
-            Of format 2 where tables note how many rows they have (`table_rows`),
-            so that a version that does not know of them refuses the state.
+            Of format 2 where tables note how many rows they have (`table_rows`), and of format 3
+            where they have runs (`runs`), so that a version that does not know of them refuses the
+            state.
     kind 5  slices         numbers of the slices that hold records (integers)
 
 Timestamps are milliseconds.
@@ -32,13 +33,14 @@ import pyarrow as pa
 from headrace.contracts.record import Headers, Record
 from headrace.spark_jobs.versioned.row_bytes import (
     FORMAT,
+    FORMAT_OF_RUNS,
     FORMAT_OF_TABLES,
     Kind,
     RowReader,
     row_of,
     stored_parts,
 )
-from headrace.spark_jobs.versioned.table_rows import PREFIX
+from headrace.spark_jobs.versioned.table_rows import PREFIX, RUN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -206,8 +208,11 @@ def encode_numbers(numbers: Mapping[str, int]) -> bytes:
         _strings([name.encode() for name in names]),
         _integers([numbers[name] for name in names]),
     )
-    notes_tables = any(name.startswith(PREFIX) for name in names)
-    return row_of(Kind.NUMBERS, columns, FORMAT_OF_TABLES if notes_tables else FORMAT)
+    tables = [name for name in names if name.startswith(PREFIX)]
+    written = FORMAT_OF_TABLES if tables else FORMAT
+    return row_of(
+        Kind.NUMBERS, columns, FORMAT_OF_RUNS if any(RUN in name for name in tables) else written
+    )
 
 
 def decode_numbers(row: bytes) -> dict[str, int]:

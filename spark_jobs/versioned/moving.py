@@ -3,7 +3,8 @@
 Every key goes to the task to which the spread sends its next record, and has the rows there that it
 had before. A record that is held goes with its key, and one without a key with its partition.
 
-    versions, corrections    by key; a table of aggregates has groups for keys
+    versions, corrections    by key; a table of aggregates has groups for keys; runs of versions
+                             become rows of their table
     subscriptions            by foreign key, and values that stand in a group by group
     held records             by key, in slices of the same width
     numbers                  as `moved_numbers` says of each
@@ -41,14 +42,17 @@ from headrace.spark_jobs.versioned.moved_numbers import (
     tasks_before,
 )
 from headrace.spark_jobs.versioned.row_bytes import Kind
+from headrace.spark_jobs.versioned.runs import histories_together
 from headrace.spark_jobs.versioned.spread import task_number, task_of
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.spark_jobs.versioned.table_rows import (
+    RUN,
     base_of,
     bytes_number,
     modulus_of,
     row_name,
     rows_number,
+    table_of,
     tables_in,
 )
 
@@ -60,6 +64,7 @@ if TYPE_CHECKING:
 KIND_AT = 1
 """The byte of a row that tells its kind."""
 _SLICES = "slices"
+_ROWS_MAX = 1 << 62
 _CODECS: Mapping[Kind, tuple[Callable[[bytes], Bucket], Callable[[Bucket], bytes]]] = {
     Kind.VERSIONS: (decode_versions, encode_versions),
     Kind.SUBSCRIPTIONS: (decode_subscriptions, encode_subscriptions),
@@ -108,10 +113,12 @@ class Groups(NamedTuple):
             return cls(frozenset(), {}, 1)
         buckets = min(each["buckets"] for each in numbers)
         tables = {table for each in numbers for table in tables_in(each)}
-        fewest = {
-            table: min(each.get(rows_number(table), buckets) for each in numbers)
-            for table in tables
-        }
+        fewest: dict[str, int] = {}
+        for table in tables:
+            # A run has as many rows as its table had once, and a task may have none.
+            missing = buckets if table == table_of(table) else _ROWS_MAX
+            rows = min(each.get(rows_number(table), missing) for each in numbers)
+            fewest[table_of(table)] = min(rows, fewest.get(table_of(table), rows))
         base = base_of(buckets)
         counts = {table: modulus_of(base, count) for table, count in fewest.items()}
         return cls(frozenset(held_names(numbers)), counts, buckets)
@@ -121,6 +128,7 @@ class Groups(NamedTuple):
         table, _, place = name.rpartition("/")
         if table in self.held or not place.isdecimal():
             return name
+        table = table_of(table)
         return row_name(table, int(place) % self.count_of(table))
 
     def count_of(self, table: str) -> int:
@@ -197,9 +205,13 @@ class _Moving:
     ) -> Iterator[StoredRow]:
         decode, encode = _CODECS[kind]
         buckets: dict[int, Bucket] = defaultdict(dict)
-        for row in rows:
+        for row in sorted(rows, key=_age_of):
             for key, entry in decode(row.row).items():
-                buckets[self._task_of(key, 0, row.task, row.name)][key] = entry
+                bucket = buckets[self._task_of(key, 0, row.task, row.name)]
+                if kind is Kind.VERSIONS and key in bucket:
+                    bucket[key] = histories_together(bucket[key], entry)
+                else:
+                    bucket[key] = entry
         for task, bucket in sorted(buckets.items()):
             placed = self._placed[task]
             encoded = encode(bucket)
@@ -238,3 +250,9 @@ class _Moving:
             )
             raise StateCorrupt(message)
         return number % len(self._placed)
+
+
+def _age_of(row: StoredRow) -> tuple[bool, int]:
+    """Order the rows of a group: runs as they were written, and the table itself behind them."""
+    _, is_run, number = row.name.rpartition("/")[0].partition(RUN)
+    return not is_run, int(number or 0)

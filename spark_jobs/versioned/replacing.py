@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.records import Integers, Objects
 
 _NEVER_MS = int(np.iinfo(np.int64).min)
+_NEVER = np.array([np.iinfo(np.int64).max])
 
 
 class Latest(NamedTuple):
@@ -82,6 +83,8 @@ class ReplacingHistory(_Replacing):
             are_latest[place] = puts.times_ms[place] >= befores_ms[place]
         replaced = _values_at(_together(known, puts.values), sources)
         self._put(puts)
+        # Nobody looks up in such a table, but for the latest versions.
+        self._note_asked(_NEVER)
         self._versions = self._versions._replace(steps=_all_before(len(self._versions.steps)))
         return replaced, are_latest
 

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-FORMAT, FORMAT_COMPRESSED, FORMAT_OF_TABLES = 1, 2, 2
-"""The formats of plain rows, of compressed ones, and of numbers that note tables (`table_rows`)."""
+FORMAT, FORMAT_COMPRESSED = 1, 2
+"""The formats of plain rows, and of compressed ones."""
+FORMAT_OF_TABLES, FORMAT_OF_RUNS = 2, 3
+"""The formats of numbers that note tables (`table_rows`), and runs of these (`runs`)."""
 COMPRESSED_MIN_BYTES = 256
 _CODEC = pa.Codec("lz4_raw")
 _CUT_SHORT = "it is not cut short"
@@ -48,6 +50,7 @@ class Kind(IntEnum):
     SLICES = 5
 
 
+_NEWEST = {Kind.SLICES: FORMAT, Kind.NUMBERS: FORMAT_OF_RUNS}
 _COMPRESSED = frozenset({Kind.VERSIONS, Kind.HELD, Kind.SUBSCRIPTIONS})
 
 
@@ -128,7 +131,7 @@ def _columns_of(row: bytes, kind: Kind) -> bytes:
     if end < _start.size:
         raise damaged(kind, _CUT_SHORT)
     written, found = _start.unpack_from(row)
-    newest = FORMAT if kind is Kind.SLICES else FORMAT_COMPRESSED
+    newest = _NEWEST.get(kind, FORMAT_COMPRESSED)
     if written > newest:
         message = (
             f"this state has format {written}, and this headrace knows {newest} at most;"

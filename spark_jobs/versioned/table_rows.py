@@ -51,7 +51,7 @@ the bytes."""
 HELD_RATIO = 2
 """The bytes of held records are noted as they were before compression, which leaves a fifth of
 JSON. A scan reads these as well, and spares a call for each slice of them that is released."""
-PREFIX = "buckets:"
+PREFIX, RUN = "buckets:", ":run:"
 _ROWS, _BYTES = ":rows", ":bytes"
 
 
@@ -146,15 +146,22 @@ class TableRows:
         for number in (rows_number(self._name), bytes_number(self._name)):
             self._numbers.pop(number, None)
 
+    def remove_unread(self) -> None:
+        """Remove all rows, read or not, and what is noted of the table."""
+        for place in range(self.count):
+            self._rows.remove(row_name(self._name, place))
+        for number in (rows_number(self._name), bytes_number(self._name)):
+            del self._numbers[number]
+
     def _scans(self, count: int) -> bool:
         """Return whether reading everything takes less than reading so many rows one by one."""
-        if count < SCANNED_MIN:
+        if count < SCANNED_MIN or RUN in self._name:
             return False
         size = self._numbers.get(bytes_number(self._name), 0) * count // self.count
         everything = sum(
             number if name.startswith(PREFIX) else number // HELD_RATIO
             for name, number in self._numbers.items()
-            if name.endswith(_BYTES)
+            if name.endswith(_BYTES) and RUN not in name
         )
         return everything < size * SCANNED_RATIO
 
@@ -198,6 +205,11 @@ def rows_number(table: str) -> str:
 def bytes_number(table: str) -> str:
     """Return the name of the number of a table's bytes."""
     return f"{PREFIX}{table}{_BYTES}"
+
+
+def table_of(name: str) -> str:
+    """Return the table of which this is a run, or the name itself."""
+    return name.partition(RUN)[0]
 
 
 def tables_in(numbers: Iterable[str]) -> set[str]:

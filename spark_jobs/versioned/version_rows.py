@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from headrace.spark_jobs.versioned.records import Integers
+    from headrace.spark_jobs.versioned.versions import Mask
 
 _I32, _I64 = 4, 8
 """The bytes of a length, and of an integer."""
@@ -53,6 +54,20 @@ class VersionColumns(NamedTuple):
             np.concatenate(times_ms),
             pa.concat_arrays(values),
         )
+
+    def where(self, holds: Mask) -> tuple[VersionColumns, Mask]:
+        """Return the versions for which a mask is true, and which keys have any of them."""
+        ends = np.cumsum(self.sizes)
+        kept = np.concatenate([[0], np.cumsum(holds)])
+        sizes = kept[ends] - kept[ends - self.sizes]
+        is_left = sizes > 0
+        columns = VersionColumns(
+            self.keys.filter(pa.array(is_left)),
+            sizes[is_left],
+            self.times_ms[holds],
+            self.values.filter(pa.array(holds)),
+        )
+        return columns, is_left
 
     def take(self, order: Integers) -> VersionColumns:
         """Return the same keys in another order."""
@@ -131,6 +146,14 @@ def encode_version_rows(columns: VersionColumns, row_keys: Integers) -> Iterator
         )
         yield sealed(Kind.VERSIONS, plain)
         first, version, key_byte, value_byte = end, version_end, key_end, value_end
+
+
+def rows_of(columns: VersionColumns, places: Integers) -> dict[int, bytes]:
+    """Return the row of each place that has a key; places ascend."""
+    firsts = np.flatnonzero(np.diff(places, prepend=-1))
+    row_keys = np.diff(firsts, append=len(places))
+    rows = encode_version_rows(columns, row_keys)
+    return dict(zip(places[firsts].tolist(), rows, strict=True))
 
 
 def ranges(starts: Integers, ends: Integers) -> Integers:

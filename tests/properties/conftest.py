@@ -22,3 +22,20 @@ def _split_often() -> Iterator[None]:
         for name, size_bytes in (("ROW_BYTES", 40), ("ROW_BYTES_MIN", 20), ("SMALL_BYTES", 200)):
             patch.setattr(f"headrace.spark_jobs.versioned.table_rows.{name}", size_bytes)
         yield
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _run_often() -> Iterator[None]:
+    """Have tables write runs of a few versions, though some look-ups ask for these."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace.spark_jobs.versioned.runs.RUN_VERSIONS_MIN", 1)
+        patch.setattr("headrace.spark_jobs.versioned.at_once.ONE_OF", 2)
+        yield
+
+
+@pytest.fixture(scope="module")
+def no_runs() -> Iterator[None]:
+    """Have tables write no run, as those that take records one by one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace.spark_jobs.versioned.runs.RUN_VERSIONS_MIN", 1 << 60)
+        yield

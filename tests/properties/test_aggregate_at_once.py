@@ -47,6 +47,9 @@ from tests.properties.messages import sent
 from tests.properties.strategies import chance, seeds
 from tests.versioned.taken import run
 
+pytestmark = pytest.mark.usefixtures("no_runs")
+"""The states of both are compared, and only a table that takes a batch at once writes runs."""
+
 storages = st.sampled_from((Plain(), Versioned(5), Versioned(1_000)))
 Row = tuple[Any, ...]
 Way = Callable[[TaskState, AggregateStep, Sequence[Arrival]], list[Row]]

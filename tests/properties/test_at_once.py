@@ -19,6 +19,9 @@ from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
 from headrace.spark_jobs.versioned.table_rows import PREFIX
 from tests.properties.strategies import MORE
 
+pytestmark = pytest.mark.usefixtures("no_runs")
+"""The states of both are compared, and only a table that takes a batch at once writes runs."""
+
 BUCKETS = 3
 
 

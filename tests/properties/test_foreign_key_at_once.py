@@ -46,6 +46,9 @@ from tests.properties.messages import sent
 from tests.properties.strategies import chance, seeds
 from tests.versioned.taken import run
 
+pytestmark = pytest.mark.usefixtures("no_runs")
+"""The states of both are compared, and only a table that takes a batch at once writes runs."""
+
 LEFT, RIGHT = 0, 1
 BUCKETS = 2
 KINDS = {ASK_SENT: ASK, ROW_SENT: ROW, ANSWER_SENT: ANSWER}

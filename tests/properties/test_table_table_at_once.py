@@ -25,6 +25,9 @@ from tests.properties.messages import sent
 from tests.properties.strategies import chance, seeds
 from tests.versioned.taken import run
 
+pytestmark = pytest.mark.usefixtures("no_runs")
+"""The states of both are compared, and only a table that takes a batch at once writes runs."""
+
 LEFT, RIGHT, OTHER = 0, 1, 2
 BUCKETS = 2
 VALUES = (b"1", b"2", b"3", b"", None, None)

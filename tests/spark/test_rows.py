@@ -48,12 +48,16 @@ class End:
         self.flushes += 1
 
 
-def _state(end: End) -> MapState:
+def _state(end: End, name: str = "rows") -> MapState:
     """Return PySpark's own map over such an end."""
     client = StatefulProcessorApiClient.__new__(StatefulProcessorApiClient)
     client.sockfile = end  # type: ignore[assignment] # (all that is used of a socket)
     client.pickleSer = CPickleSerializer()
-    return MapState(MapStateClient(client, _NAMES, _ROWS), "rows")
+    return MapState(MapStateClient(client, _NAMES, _ROWS), name)
+
+
+def _rows(end: End) -> StoredRows:
+    return StoredRows(_state(end), _state(end, "runs"))
 
 
 class _Row:
@@ -80,14 +84,18 @@ class _Schema:
 
 
 def test_messages_are_those_of_pyspark() -> None:
-    theirs, ours = End(b"", b"", b""), End(b"", b"", b"")
-    state, rows = _state(theirs), StoredRows(_state(ours))
+    theirs, ours = End(*[b""] * 5), End(*[b""] * 5)
+    state, runs, rows = _state(theirs), _state(theirs, "runs"), _rows(ours)
     assert state.getValue(("a/1",)) is None
     state.updateValue(("a/2",), (b"\x00\xff",))
     state.removeKey(("a/3",))
+    assert runs.getValue(("a:run:1/1",)) is None
+    runs.updateValue(("a:run:1/2",), (b"run",))
     assert rows.get("a/1") is None
     rows.put("a/2", b"\x00\xff")
     rows.remove("a/3")
+    assert rows.get("a:run:1/1") is None
+    rows.put("a:run:1/2", b"run")
     rows.settle()
     assert ours.sent.getvalue() == theirs.sent.getvalue()
 
@@ -97,13 +105,13 @@ def test_a_row_is_read_as_pyspark_reads_it() -> None:
     theirs = _state(End(packed)).getValue(("a/1",))
     assert theirs is not None
     assert bytes(theirs[0]) == b"\x00\xff"
-    assert StoredRows(_state(End(packed))).get("a/1") == b"\x00\xff"
+    assert _rows(End(packed)).get("a/1") == b"\x00\xff"
 
 
 def test_many_calls_are_sent_at_once() -> None:
     names = [f"a/{number}" for number in range(AT_ONCE + 1)]
     end = End(*[b""] * (2 * len(names)))
-    rows = StoredRows(_state(end))
+    rows = _rows(end)
     assert rows.get_all(names) == [None] * len(names)
     for name in names:
         rows.put(name, b"row")
@@ -113,13 +121,13 @@ def test_many_calls_are_sent_at_once() -> None:
 
 
 def test_a_change_that_the_store_refuses_is_no_record_s_fault() -> None:
-    rows = StoredRows(_state(End(b"", code=1)))
+    rows = _rows(End(b"", code=1))
     rows.put("a/1", b"row")
     with pytest.raises(StateUnavailable, match="full"):
         rows.settle()
 
 
 def test_a_scan_that_the_store_refuses_is_no_record_s_fault() -> None:
-    rows = StoredRows(_state(End(b"", code=1)))
+    rows = _rows(End(b"", code=1))
     with pytest.raises(StateUnavailable, match="full"):
         rows.scan(["a/1"])

@@ -25,7 +25,8 @@ class Reading(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the rows."""
-        self.rows = StoredRows(handle.getMapState("rows", NAME_SCHEMA, ROW_SCHEMA))
+        maps = [handle.getMapState(name, NAME_SCHEMA, ROW_SCHEMA) for name in ("rows", "runs")]
+        self.rows = StoredRows(*maps)
 
     def handleInputRows(  # noqa: N802 (as Spark calls it)
         self, _key: Any, rows: Iterator[pd.DataFrame], _timers: Any
@@ -39,6 +40,7 @@ class Reading(StatefulProcessor):
         self.rows.put("table/7", LARGE)
         for name in ("kept", "changed"):
             self.rows.put(name, b"found by the scan")
+        self.rows.put("table:run:1/0", b"no scan finds it")
         first = self.read([*names, "absent"])
         self.rows.put("changed", b"since")
         beside = self.asked(["kept", "changed"])

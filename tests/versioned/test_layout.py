@@ -53,9 +53,15 @@ CONTENT: dict[str, tuple[Callable[[Any], bytes], Callable[[bytes], Any], Any]] =
     ),
     "slices": (layout.encode_slices, layout.decode_slices, [-3, 0, 1 << 40]),
 }
-NEWEST = {"slices": row_bytes.FORMAT}
-"""The newest formats, of kinds that have no second one."""
+NEWEST = {"slices": row_bytes.FORMAT, "numbers": row_bytes.FORMAT_OF_RUNS}
+"""The newest formats, of kinds of which it is not the second one."""
 OF_TABLES = {"buckets": 64, "buckets:join:rows": 5, "buckets:join:bytes": 1 << 40}
+OF_RUNS = OF_TABLES | {
+    "buckets:join:run:2:rows": 3,
+    "buckets:join:run:2:bytes": 1 << 30,
+    "buckets:join:run:2:from_ms": -1,
+    "buckets:join:run:2:until_ms": FAR_MS,
+}
 every_kind = pytest.mark.parametrize("kind", CONTENT)
 every_golden_row = pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.iterdir()))
 
@@ -76,6 +82,12 @@ def test_numbers_that_note_tables_are_of_format_2() -> None:
     row = (GOLDEN / "2-numbers.bin").read_bytes()
     assert layout.decode_numbers(row) == OF_TABLES
     assert layout.encode_numbers(OF_TABLES) == row
+
+
+def test_numbers_that_note_runs_are_of_format_3() -> None:
+    row = (GOLDEN / "3-numbers.bin").read_bytes()
+    assert layout.decode_numbers(row) == OF_RUNS
+    assert layout.encode_numbers(OF_RUNS) == row
 
 
 def _many(kind: str) -> Any:

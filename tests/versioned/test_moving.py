@@ -17,7 +17,7 @@ from headrace.spark_jobs.versioned.layout import (
 )
 from headrace.spark_jobs.versioned.spread import TASKS_BY_KEY, task_of, xxhash64
 from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
-from headrace.spark_jobs.versioned.table_rows import TableRows, rows_number
+from headrace.spark_jobs.versioned.table_rows import RUN, TableRows, rows_number
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
 from headrace.spark_jobs.versioned.totals import count
 from tests.properties.tasks import Operator, Query, check_tables, moved_state
@@ -94,6 +94,53 @@ def test_tables_of_many_rows_are_moved_whole(monkeypatch: pytest.MonkeyPatch) ->
                     assert (task_of(key, 0, tasks), table.place_of(key)) == (task, place)
                     placed.append(key)
         assert sorted(placed) == sorted(keys)
+
+
+def test_runs_become_rows_of_their_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.spark_jobs.versioned.runs.RUN_VERSIONS_MIN", 1)
+    table = Topic("table", LEFT, Versioned(LONG_MS))
+    query = Query(LookUp("join", table, stream=RIGHT), 3, TOPICS)
+    for first_ms in (0, 50, 100):
+        query.take(_versions(first_ms))
+    query.take([(LEFT, Record(KEYS[0], b"late 70", 70, (), "l", 0, 0))])
+    state = query.operators[0].state
+    names = {name for rows in state.values() for name in rows}
+    assert {name for name in names if ":run:2/" in name}
+    asked = [
+        (RIGHT, Record(key, b"late", time_ms, (), "r", 0, time_ms))
+        for key in KEYS
+        for time_ms in range(0, 150, 3)
+    ]
+    query.move(2)
+    moved_rows = query.operators[0].state
+    assert not {name for rows in moved_rows.values() for name in rows if RUN in name}
+    assert not {
+        name for numbers in _numbers(moved_rows).values() for name in numbers if RUN in name
+    }
+    met = {
+        (row["key"], row["timestamp_ms"]): row["table_value"]
+        for row in query.take(asked)
+        if row["verdict"] == "joined"
+    }
+    expected = {}
+    for key in KEYS:
+        for time_ms in range(0, 150, 3):
+            number = KEYS.index(key)
+            at_ms = time_ms - (time_ms - number) % 7
+            expected[key, time_ms] = b"%d" % at_ms if at_ms >= 0 else None
+    expected |= {(KEYS[0], time_ms): b"late 70" for time_ms in (72, 75)}
+    assert met == {asked: value for asked, value in expected.items() if value is not None}
+
+
+def _versions(first_ms: int) -> list[tuple[int, Record]]:
+    """Fifty versions of keys in turn, each of its time, and a look-up of each key behind them."""
+    after_ms = first_ms + 50
+    puts = [
+        (LEFT, Record(KEYS[time_ms % 7], b"%d" % time_ms, time_ms, (), "l", 0, time_ms))
+        for time_ms in range(first_ms, after_ms)
+    ]
+    asks = [(RIGHT, Record(key, b"", after_ms, (), "r", 0, after_ms)) for key in KEYS]
+    return [*puts, *asks]
 
 
 def test_a_shorter_retention_of_some_tasks_leaves_what_they_forgot_forgotten() -> None:
