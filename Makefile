@@ -196,7 +196,7 @@ bench: broker ## the race: headrace beside Kafka Streams, Quix and Faust (hours;
 	@$(BIN)/python -m tests.bench.race --results tests/bench/results $(RACE)
 
 .PHONY: bench-spark
-bench-spark: spark ## the shipped Spark join, as a query in JSON and Avro too, beside Kafka Streams (three rounds, 20 minutes; SPARK=--jobs also has the other jobs, SPARK=--peers the join alone)
+bench-spark: spark ## the shipped Spark join, as a query in JSON and Avro too, beside Kafka Streams (three rounds, 40 minutes; SPARK=--jobs also has the other jobs, SPARK=--peers the join alone)
 	@$(BIN)/python -m tests.bench.spark --results tests/bench/results $(SPARK)
 
 .PHONY: bench-tables

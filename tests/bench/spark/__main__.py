@@ -108,7 +108,7 @@ def _options() -> argparse.Namespace:
         "--orders",
         nargs="+",
         type=int,
-        default=[1_000_000],
+        default=[2_000_000],
         help="records of a job's largest topic; the other jobs run over the first of these sizes",
     )
     parser.add_argument("--rounds", type=int, default=3, help="how often each of them runs")

@@ -61,8 +61,8 @@ _PEERS = {EACH: EACH_UPDATE, EACH_UPDATE: EACH_UPDATE}
 """Kafka Streams for those that do not stand beside it as it comes."""
 _JOBS = """\
 Users get the job `orders-prices` as `headrace spark` starts it. It runs by progress, over the
-cleaned topics of two sidecars with JSON values, {orders} orders and {prices} prices, in ten
-micro-batches.
+cleaned topics of two sidecars with JSON values, {orders} orders and {prices} prices, with 100,000
+orders a micro-batch.
 A query's file makes the same rows into Kafka in transactions: from the same topics in JSON, and in
 Avro from topics of the same records, whose schemas stand in a registry on this machine. Kafka
 Streams has no contestant in Avro here.
@@ -70,7 +70,7 @@ Kafka Streams does the same over the same topics, with Jackson: it holds orders 
 {grace} ms, as the sidecars' progress does, and parses an order and its price when they meet. As
 bytes, it holds and parses nothing, and its row is both values side by side. All made the same rows.
 {where}; load before and behind it {loads}. Python {python}, Spark {spark}. CPU time of all
-processes, first from nothing to the end, then of the last six tenths alone. `make bench-spark`
+processes, first from nothing to the end, then of the second half alone. `make bench-spark`
 
 {rounds} Figures are medians, memory is the most. *Of Kafka Streams* is the warm figure as a
 multiple of that of Kafka Streams with JSON in the same round, and *worst round* is the least of
@@ -78,18 +78,18 @@ these. The query in Avro ran apart from the others.
 
 """
 _OTHERS = """
-The other shipped jobs, alike: into Kafka in transactions, with JSON, in ten micro-batches, beside
-the same in Kafka Streams over the same topics, by its own operators over versioned tables, with
-Jackson. Records a CPU-second are those of a job's largest topic; those of its other one come on
-top. All rows of `count-alerts` were compared. Of the others it was the last row of each key: both
-systems read several topics or partitions in turns of their own, and so differ in the rows between.
-All made the same, but that Kafka Streams left {stayed} rows of `orders-customers` that should have
-gone: it drops the answer that deletes a row if the order has changed since, and that change gets no
-answer if there is no customer. Kafka Streams' cache merges updates of an aggregate that come
-between two commits, and headrace those of a micro-batch; without its cache, and by `updates: each`,
-each update leaves. Of a foreign key, Kafka Streams drops the answers to orders that have been
-replaced since, which are many here, for it reads the orders far ahead of the answers. Rows are all
-that were written, with tombstones.
+The other shipped jobs, alike: into Kafka in transactions, with JSON, in micro-batches of 100,000
+records of the largest topic, beside the same in Kafka Streams over the same topics, by its own
+operators over versioned tables, with Jackson. Records a CPU-second are those of a job's largest
+topic; those of its other one come on top. All rows of `count-alerts` were compared. Of the others
+it was the last row of each key: both systems read several topics or partitions in turns of their
+own, and so differ in the rows between. All made the same, but that Kafka Streams left {stayed} rows
+of `orders-customers` that should have gone: it drops the answer that deletes a row if the order has
+changed since, and that change gets no answer if there is no customer. Kafka Streams' cache merges
+updates of an aggregate that come between two commits, and headrace those of a micro-batch; without
+its cache, and by `updates: each`, each update leaves. Of a foreign key, Kafka Streams drops the
+answers to orders that have been replaced since, which are many here, for it reads the orders far
+ahead of the answers. Rows are all that were written, with tombstones.
 
 """
 _DELAY = """

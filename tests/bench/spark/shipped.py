@@ -26,9 +26,7 @@ _TABLES = ("parquet", "delta")
 SINKS = (*_TABLES, "kafka")
 EACH = "kafka-each"
 """Into Kafka, with each update of a key where others write the last one of a micro-batch."""
-BATCHES = 10
-WARMING_BATCHES = 4
-"""So many at the beginning are not steady."""
+_FACTS_A_BATCH = 100_000
 _SAMPLE_S = 0.05
 _PATIENCE_S = 1_800.0
 _END_WITHIN_S = 60.0
@@ -59,7 +57,7 @@ class Shipped(NamedTuple):
     steady_facts: int
     steady_seconds: float
     steady_cpu_seconds: dict[str, float]
-    """The same behind the first micro-batches."""
+    """The same of the second half of the micro-batches."""
     memory_bytes_max: dict[str, int]
     stayed: int = 0
     """How many rows that should have gone are there at the end."""
@@ -77,7 +75,7 @@ class Shipped(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The offsets of a topic, and how many of them a micro-batch takes, so that there are ten."""
+    """The offsets of a topic, and how many of them a micro-batch takes."""
 
     offsets: int
     of_a_batch: int
@@ -87,12 +85,17 @@ class Cut(NamedTuple):
         return max(1 - self.of_a_batch * batches / self.offsets, 0.0)
 
 
-def cut(servers: str, topic: str) -> Cut:
-    """Cut a topic into ten micro-batches."""
-    # Markers of transactions have offsets as well. Spark shares an even tenth out among partitions
-    # and rounds down, so an eleventh would take what is left, and cost as much as any.
+def cut(servers: str, topic: str, batches: int) -> Cut:
+    """Cut a topic into so many micro-batches."""
+    # Markers of transactions have offsets as well. Spark shares an even part out among partitions
+    # and rounds down, so a further micro-batch would take what is left, and cost as much as any.
     offsets = sum(Clients(servers).end_offsets(topic).values())
-    return Cut(offsets, offsets * 101 // (100 * BATCHES) + 2 * PARTITIONS)
+    return Cut(offsets, offsets * 101 // (100 * batches) + 2 * PARTITIONS)
+
+
+def batches_of(facts: int) -> int:
+    """Return how many micro-batches take so many facts; the second half of them is steady."""
+    return max(2, facts // _FACTS_A_BATCH // 2 * 2)
 
 
 def command_of(file: Path) -> list[str]:
@@ -130,18 +133,18 @@ def run(who: str, filled: Filled, servers: str, folder: Path) -> Shipped:
 def run_described(
     who: str, job: Mapping[str, object], filled: Filled, servers: str, folder: Path
 ) -> Shipped:
-    """Run a job's file in ten micro-batches; what it made must be right."""
+    """Run a job's file in micro-batches; what it made must be right."""
     folder.mkdir(parents=True)
     file, checkpoint = folder / "job.yaml", folder / "checkpoint"
     # All topics are read in equally many micro-batches.
-    largest = max(
-        (cut(servers, each.topic) for each in filled.inputs.values()), key=lambda cut: cut.offsets
-    )
+    batches = batches_of(filled.size.facts)
+    cuts = [cut(servers, each.topic, batches) for each in filled.inputs.values()]
+    largest = max(cuts, key=lambda cut: cut.offsets)
     file.write_text(json.dumps({**job, "records-per-batch": largest.of_a_batch}), "utf-8")
     watched = watch_batches(command_of(file), checkpoint, folder / "log")
     made = _made(who, filled, servers, folder)
     refuse_wrong("the job", made, filled)
-    steady_facts = round(filled.size.facts * largest.share_behind(WARMING_BATCHES))
+    steady_facts = round(filled.size.facts * largest.share_behind(batches // 2))
     return _summary(who, filled, made, steady_facts, watched)
 
 
@@ -217,8 +220,9 @@ def _summary(
     watched: tuple[Tree, list[Moment], float],
 ) -> Shipped:
     tree, moments, seconds = watched
-    (start,) = [each for each in moments if each.batch == WARMING_BATCHES - 1]
-    (end,) = [each for each in moments if each.batch == BATCHES - 1]
+    batches = batches_of(filled.size.facts)
+    (start,) = [each for each in moments if each.batch == batches // 2 - 1]
+    (end,) = [each for each in moments if each.batch == batches - 1]
     steady = {
         name: cpu_s - start.cpu_seconds.get(name, 0.0) for name, cpu_s in end.cpu_seconds.items()
     }

@@ -15,8 +15,6 @@ from tests.bench.race import environments
 from tests.bench.spark.cleaned import GRACE_MS, Ends, Filled, Made
 from tests.bench.spark.jobs import count_alerts, orders_prices
 from tests.bench.spark.shipped import (
-    BATCHES,
-    WARMING_BATCHES,
     Shipped,
     refuse_wrong,
     topic_of,
@@ -78,7 +76,7 @@ def join(
         "CACHE": how.cache,
     }
     goal = sum(ends.values())
-    warm = goal * WARMING_BATCHES // BATCHES
+    warm = goal // 2
 
     def done() -> int:
         return read_of(ends, clients.committed_offsets(told["GROUP"]))
@@ -136,7 +134,7 @@ def run(who: str, filled: Filled, servers: str, folder: Path) -> Shipped:
             name: cpu_s + watched.before.get(name, 0.0)
             for name, cpu_s in watched.cpu_seconds.items()
         },
-        filled.size.facts * (BATCHES - WARMING_BATCHES) // BATCHES,
+        filled.size.facts // 2,
         watched.warm_seconds,
         watched.warm_cpu_seconds,
         watched.memory_bytes_max,

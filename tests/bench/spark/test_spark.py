@@ -23,7 +23,7 @@ from tests.bench.spark.jobs import (
 )
 from tests.bench.spark.jobs.rows import digest_of, judge_each, judge_last, latest_of
 from tests.bench.spark.report import report, spark_chart
-from tests.bench.spark.shipped import EACH, Cut, Shipped, described
+from tests.bench.spark.shipped import EACH, Cut, Shipped, batches_of, described
 from tests.bench.spark.topics import PARTITIONS, START_MS, Digest, Size
 from tests.runtime.registry_server import registry_server
 
@@ -150,6 +150,10 @@ def test_a_last_record_comes_to_each_partition() -> None:
 def test_a_topic_is_left_behind_its_micro_batches() -> None:
     assert Cut(1_000, 101).share_behind(4) == 1 - 404 / 1_000
     assert Cut(1_000, 101).share_behind(10) == 0
+
+
+def test_the_second_half_of_the_micro_batches_is_steady() -> None:
+    assert [batches_of(facts) for facts in (1_000, 300_000, 2_000_000)] == [2, 2, 20]
 
 
 def test_a_row_in_avro_is_judged_as_the_same_row_in_json() -> None:

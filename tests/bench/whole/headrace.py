@@ -26,6 +26,7 @@ from tests.kafka.clients import Clients
 _HEADRACE = [sys.executable, "-m", "headrace.services.cli"]
 _SAMPLE_S = 0.2
 _PATIENCE_S = 1_800.0
+_BATCHES, _WARMING_BATCHES = 10, 4
 _CHECKPOINT = "checkpoint"
 _SIDECARS = "sidecars"
 _PARTS = {"java": "Spark's Java", "workers": "Spark's Python", "python": "Spark's driver"}
@@ -147,12 +148,12 @@ def _sidecars(track: Track) -> Iterator[AbstractContextManager[subprocess.Popen[
 
 
 def _join(track: Track, orders: int) -> Used:
-    pieces = shipped.cut(track.servers, _inputs(track)["orders"].topic)
+    pieces = shipped.cut(track.servers, _inputs(track)["orders"].topic, _BATCHES)
     command = [*_job(track, {"records-per-batch": pieces.of_a_batch}), "--once"]
     tree, moments, seconds = shipped.watch_batches(
         command, track.folder / _CHECKPOINT, track.folder / "log"
     )
-    start = next(each for each in moments if each.batch >= shipped.WARMING_BATCHES - 1)
+    start = next(each for each in moments if each.batch >= _WARMING_BATCHES - 1)
     used = tree.used()
     return Used(
         seconds,
