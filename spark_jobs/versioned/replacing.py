@@ -83,7 +83,7 @@ class ReplacingHistory(_Replacing):
             are_latest[place] = puts.times_ms[place] >= befores_ms[place]
         replaced = _values_at(_together(known, puts.values), sources)
         self._put(puts)
-        # Nobody looks up in such a table, but for the latest versions.
+        # Look-ups in such a table ask for latest versions alone.
         self._note_asked(_NEVER)
         self._versions = self._versions._replace(steps=_all_before(len(self._versions.steps)))
         return replaced, are_latest

@@ -1,4 +1,4 @@
-"""Versions that were replaced before anybody asks: in runs, which are written once and seldom read.
+"""Versions that were replaced before look-ups ask: in runs, written once and seldom read.
 
 A micro-batch that touches most rows of a table reads and writes the whole table, with all versions
 within retention. Its look-ups ask for times near the end, so nearly all of them meet a version that
@@ -76,7 +76,7 @@ class Runs:
             for each in state.numbers
             if each.startswith(start) and each.endswith(_UNTIL)
         )
-        self._runs = {number: self._opened(number) for number in numbers}
+        self._runs = {number: self._run(number) for number in numbers}
 
     @property
     def until_ms(self) -> int:
@@ -105,7 +105,7 @@ class Runs:
             f"{PREFIX}{name}{_FROM}": int(ends_ms.min()),
             f"{PREFIX}{name}{_UNTIL}": int(ends_ms.max()),
         }
-        run = self._runs[number] = self._opened(number)
+        run = self._runs[number] = self._run(number)
         for place, row in rows_of(columns, places).items():
             run.table.put(place, row)
 
@@ -146,7 +146,7 @@ class Runs:
     def _run_name(self, number: int) -> str:
         return f"{self._name}{RUN}{number}"
 
-    def _opened(self, number: int) -> _Run:
+    def _run(self, number: int) -> _Run:
         name, numbers = self._run_name(number), self._state.numbers
         from_ms, until_ms = (numbers[f"{PREFIX}{name}{last}"] for last in (_FROM, _UNTIL))
         return _Run(TableRows(self._state, name), from_ms, until_ms)
