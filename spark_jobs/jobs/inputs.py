@@ -8,10 +8,16 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame
 
-from headrace.spark_jobs.operators.arriving import Arriving, Check, together
+from headrace.spark_jobs.operators.arriving import Arriving, Check, RegisteredCheck, together
 from headrace.spark_jobs.operators.frames import InputProgress
 from headrace.spark_jobs.operators.leaving import Leaving
-from headrace.spark_jobs.read.decode import Format, JsonValue, checked, checked_alone
+from headrace.spark_jobs.read.decode import (
+    Format,
+    JsonValue,
+    RegisteredValue,
+    checked,
+    checked_alone,
+)
 from headrace.spark_jobs.read.json_text import JsonCheck
 from headrace.spark_jobs.shapes import READ
 
@@ -50,15 +56,20 @@ class Inputs:
     @property
     def arriving(self) -> Arriving:
         """The records of all inputs; Python checks those that it can, where it bundles them."""
-        checks: dict[int, Check | None] = {}
+        checks: dict[int, Check | RegisteredCheck | None] = {}
         frames = []
         for number, frame in enumerate(self.unchecked):
             one = self.formats.get(number)
-            if one is None or (isinstance(one, JsonValue) and JsonCheck.is_for(one.schema)):
-                checks[number] = None if one is None else JsonCheck(one.schema)
-                frames.append(frame)
+            if one is None:
+                checks[number] = None
+            elif isinstance(one, JsonValue) and JsonCheck.is_for(one.schema):
+                checks[number] = JsonCheck(one.schema)
+            elif isinstance(one, RegisteredValue) and JsonCheck.is_for(one.schema):
+                checks[number] = RegisteredCheck(JsonCheck(one.schema), one.registry)
             else:
                 frames.append(checked(frame, {number: one}))
+                continue
+            frames.append(frame)
         return Arriving(together(frames), checks, self.leaving, frames)
 
     def number_of(self, name: str) -> int:

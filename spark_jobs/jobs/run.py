@@ -236,11 +236,11 @@ def leaves_bundled(job: Job, config: JobConfig) -> bool:
     kafka = config.sink.kafka
     falls_back = isinstance(job, FallsBack) and job.fall_back(config) is not None
     is_known = job.leaves_bundled if isinstance(job, Bundling) else job in JOBS.values()
-    # A cold history needs rows, and so does a registry's encoder.
+    # A cold history needs rows, and so does a registry's encoder, but for the rows of a query.
     if not is_known or falls_back:
         return False
     if kafka is not None:
-        return kafka.registry is None
+        return kafka.registry is None or isinstance(job, Bundling)
     # A merge reads its rows several times, and Python would make them anew each time.
     appends = config.sink.console is None and config.sink.mode == APPEND
     return appends and Tabled.is_for(_row_of(job))

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
@@ -22,6 +23,7 @@ from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers, encode_headers
 from headrace.spark_jobs.operators.leaving import Leaving
 from headrace.spark_jobs.read.decode import KEYLESS
+from headrace.spark_jobs.read.registry import Asked, as_json
 from headrace.spark_jobs.shapes import DEAD
 
 APART = "spark.headrace.apart"
@@ -40,11 +42,30 @@ class Check(Protocol):
 
 
 @dataclass(frozen=True)
+class RegisteredCheck:
+    """Makes JSON of values that name their schemas in a registry, and checks it."""
+
+    check: Check
+    registry: Asked
+
+    def read(self, values: Iterable[bytes | None]) -> tuple[list[bytes | None], dict[int, str]]:
+        """Return each readable value as JSON, and by index the problems of the others."""
+        given = [*values]
+        read = [as_json(value, self.registry) for value in given]
+        made = [one.json for one in read]
+        problems = self.check.problems(made)
+        problems |= {at: one.problem for at, one in enumerate(read) if one.problem is not None}
+        for at in problems:
+            made[at] = given[at]
+        return made, problems
+
+
+@dataclass(frozen=True)
 class Arriving:
     """The records of all inputs; those of inputs with a check have not been checked yet."""
 
     records: DataFrame
-    checks: Mapping[int, Check | None] = field(default_factory=dict)
+    checks: Checks = field(default_factory=dict)
     """By input; without a check of its values, only its keys are looked at."""
     leaving: Leaving | None = None
     """The way of results to a sink that takes no rows."""
@@ -60,14 +81,17 @@ class Arriving:
         return self.records.where(F.col("input").isin(*chosen))
 
 
+Checks = Mapping[int, Check | RegisteredCheck | None]
+
+
 def together(frames: Sequence[DataFrame]) -> DataFrame:
     """Return the records of several frames in one."""
     return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)
 
 
-def marked(batch: pa.RecordBatch, checks: Mapping[int, Check | None]) -> pa.RecordBatch:
+def marked(batch: pa.RecordBatch, checks: Checks) -> pa.RecordBatch:
     """Give unreadable records a verdict in `aside`, and the headers of a dead letter."""
-    problems = _problems(batch, checks)
+    batch, problems = _read(batch, checks)
     if not problems:
         return batch
     names = batch.schema.names
@@ -80,31 +104,41 @@ def marked(batch: pa.RecordBatch, checks: Mapping[int, Check | None]) -> pa.Reco
         record = Record(None, None, 0, own, topic, partition, offset)
         letter = DeadLetter(record, INTAKE, reason, text)
         columns["headers"][place] = encode_headers(dead_headers(letter))
-    return _with(_with(batch, "headers", columns["headers"]), "aside", asides)
+    batch = _with(batch, "headers", pa.array(columns["headers"], pa.string()))
+    return _with(batch, "aside", pa.array(asides, pa.string()))
 
 
-def _problems(
-    batch: pa.RecordBatch, checks: Mapping[int, Check | None]
-) -> dict[int, tuple[Reason, str]]:
-    """Return the reason and the problem of each unreadable record by its place in the batch."""
+def _read(
+    batch: pa.RecordBatch, checks: Checks
+) -> tuple[pa.RecordBatch, dict[int, tuple[Reason, str]]]:
+    """Return the batch with readable values as they are kept.
+
+    Return also the reason and the problem of each unreadable record by its place in the batch.
+    """
     found: dict[int, tuple[Reason, str]] = {}
     inputs = batch["input"].to_numpy()
     keyless = batch["key"].is_null().to_numpy(zero_copy_only=False)
     for number, check in checks.items():
         own = inputs == number
-        if check is not None and own.any():
-            places = np.flatnonzero(own)
-            values = batch["value"] if own.all() else batch["value"].take(pa.array(places))
-            for index, problem in check.problems(values.to_pylist()).items():
-                found[int(places[index])] = (Reason.UNDECODABLE, problem)
         for place in np.flatnonzero(own & keyless).tolist():
             found[place] = (Reason.NULL_KEY, KEYLESS)
-    return found
+        own &= ~keyless
+        if check is None or not own.any():
+            continue
+        places = np.flatnonzero(own)
+        values = batch["value"] if own.all() else batch["value"].take(pa.array(places))
+        if isinstance(check, RegisteredCheck):
+            made, problems = check.read(values.to_pylist())
+            read = pc.replace_with_mask(batch["value"], own, pa.array(made, values.type))
+            batch = _with(batch, "value", read)
+        else:
+            problems = check.problems(values.to_pylist())
+        for index, problem in problems.items():
+            found[int(places[index])] = (Reason.UNDECODABLE, problem)
+    return batch, found
 
 
-def _with(batch: pa.RecordBatch, name: str, texts: list[str | None]) -> pa.RecordBatch:
-    """Set a column of text."""
-    column = pa.array(texts, pa.string())
+def _with(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
     if name not in batch.schema.names:
         return batch.append_column(name, column)
     return batch.set_column(batch.schema.get_field_index(name), name, column)

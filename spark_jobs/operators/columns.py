@@ -157,12 +157,13 @@ def frame_of(
         "timestamp_ms": pa.array(results.times_ms, pa.int64()),
         "key": pa.array(results.keys, _BINARY),
     }
-    if results.fields is None:
+    made = results.made
+    if made is None:
         columns["value"] = pa.array(results.values, _BINARY)
-    elif results.fields.type == fields:
-        columns[FIELDS] = results.fields
+    elif made.type == fields:
+        columns[FIELDS] = made
     else:
-        columns["value"] = json_of(results.fields)
+        columns["value"] = json_of(made) if pa.types.is_struct(made.type) else made
     if records.headers is not None:
         packed = [encode_headers(each) for each in records.headers]
         columns["headers"] = pa.array(packed, pa.string())

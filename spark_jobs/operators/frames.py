@@ -43,7 +43,7 @@ from headrace.spark_jobs.versioned.state import BUCKETS_DEFAULT
 if TYPE_CHECKING:
     from pyspark.sql import Column, GroupedData, SparkSession
 
-    from headrace.spark_jobs.operators.arriving import Check
+    from headrace.spark_jobs.operators.arriving import Checks
     from headrace.spark_jobs.operators.leaving import Leaving
     from headrace.spark_jobs.operators.sending import Sending
     from headrace.spark_jobs.versioned.records import Integers
@@ -169,7 +169,7 @@ def bundled(
     rows: DataFrame,
     tasks_waiting_for: Callable[[int], Iterable[int]] | None = None,
     hot: HotKeys | None = None,
-    checks: Mapping[int, Check | None] = MappingProxyType({}),
+    checks: Checks = MappingProxyType({}),
 ) -> DataFrame:
     """Bundle rows of records by task; say how far they go to the tasks that wait for a partition.
 

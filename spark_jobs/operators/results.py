@@ -35,8 +35,9 @@ class Results(NamedTuple):
     times_ms: Integers
     table_values: pa.LargeBinaryArray | None = None
     """The table's value for each row, if the step looks one up."""
-    fields: pa.StructArray | None = None
-    """The fields of each row, if the step makes these and no values."""
+    made: pa.Array | None = None
+    """The fields of each row, or its bytes, if the step makes all at once; `values` has none then.
+    """
 
     @classmethod
     def of(cls, verdict: str, changes: Changes) -> Results:
@@ -48,14 +49,14 @@ class Results(NamedTuple):
         """Put the values of rows in the place of those that they were made of."""
         return self._replace(values=values, table_values=None)
 
-    def with_fields(self, fields: pa.StructArray) -> Results:
-        """Put the fields of rows in the place of the values that they were made of."""
-        values = np.full(len(fields), None, object)
-        return self._replace(values=values, table_values=None, fields=fields)
+    def with_made(self, made: pa.Array) -> Results:
+        """Put rows in the place of the values that they were made of."""
+        values = np.full(len(made), None, object)
+        return self._replace(values=values, table_values=None, made=made)
 
     def in_pieces(self, bytes_max: int = BYTES_MAX) -> Iterator[Results]:
         """Yield all rows in their order, in pieces of at most so many bytes, or of one row."""
-        size = sum(each.nbytes for each in (self.table_values, self.fields) if each is not None)
+        size = sum(each.nbytes for each in (self.table_values, self.made) if each is not None)
         if size + _bytes_of(self.keys) + _bytes_of(self.values) <= bytes_max:
             yield self
             return
@@ -68,15 +69,17 @@ class Results(NamedTuple):
                 self.values[rows],
                 self.times_ms[rows],
                 _taken(self.table_values, rows),
-                _taken(self.fields, rows),
+                _taken(self.made, rows),
             )
 
     def _sizes(self) -> Iterator[int]:
         sizes: Iterable[int] = repeat(0)
         if self.table_values is not None:
             sizes = _sizes_of(self.table_values).tolist()
-        if self.fields is not None:
-            sizes = np.sum([*map(_sizes_of, self.fields.flatten())], axis=0).tolist()
+        if self.made is not None:
+            is_struct = pa.types.is_struct(self.made.type)
+            columns = self.made.flatten() if is_struct else [self.made]
+            sizes = np.sum([*map(_sizes_of, columns)], axis=0).tolist()
         for key, value, size in zip(self.keys, self.values, sizes, strict=False):
             yield len(key or b"") + len(value or b"") + size
 

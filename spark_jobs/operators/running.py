@@ -226,8 +226,8 @@ def _made(key: bytes | None, value: bytes | None, time_ms: int, topic: str = "")
 
 def _joined(matches: Matches) -> Results:
     made = _of_stream(JOINED, matches.causes, matches.records, matches.table_values)
-    if matches.fields is not None:
-        return made.with_fields(matches.fields)
+    if matches.made is not None:
+        return made.with_made(matches.made)
     return made if matches.rows is None else made.with_rows(matches.rows)
 
 

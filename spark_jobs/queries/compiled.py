@@ -24,6 +24,7 @@ from headrace.spark_jobs.jobs.bulk import join_as_of, join_within, latest
 from headrace.spark_jobs.jobs.cold import FallBack
 from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, Mode, updates_of
 from headrace.spark_jobs.jobs.hot_keys import spread_of
+from headrace.spark_jobs.jobs.registered import encode_rows_of
 from headrace.spark_jobs.operators.behind import operate_behind
 from headrace.spark_jobs.operators.columns import RESULTS_SCHEMA
 from headrace.spark_jobs.operators.frames import InputProgress, Spread
@@ -182,6 +183,10 @@ class QueryJob:
         rows, topology = self._plain(), self._plan().topology(mode)
         assert rows is not None, "only the rows of a plain query leave in bundles"
         assert isinstance(topology, LookUp), "a plain query looks up"
+        kafka = config.sink.kafka
+        if kafka is not None and kafka.registry is not None:
+            encode = encode_rows_of(kafka.topic, kafka.registry, self.Row)
+            rows = replace(rows, encode=encode)
         making = replace(topology, row_of=rows.row_of, rows_of=rows.rows_of)
         return operate_for_sinks(making, inputs.arriving, spread, inputs.progress)
 

@@ -3,7 +3,7 @@
 Otherwise Java parses each record and the row that it met, computes the user's expressions, and
 writes JSON, in a stage behind the tasks. A query is plain if
 
-- its stream meets a table by the keys of records, and both come as JSON of plain types,
+- its stream meets a table by the keys of records, and the values of both are of plain types,
 - its table has no steps, and its stream's and its own have plain terms alone (`plain_terms`).
 
 All of it is known by the types of columns, before anything is read.
@@ -38,7 +38,7 @@ from headrace.spark_jobs.versioned.records import objects
 from headrace.spark_jobs.write.row_json import json_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql.types import StructType
 
@@ -57,7 +57,7 @@ def plain_rows(
     """
     if not isinstance(query, JoinedStream) or query.on or query.corrections or query.history:
         return None
-    if query.table.steps or any(source.registry for source in query.sources):
+    if query.table.steps:
         return None
     stream, table = schemas[STREAM], schemas[TABLE]
     if not all(type(each.dataType) in ARROW_TYPES for each in (*stream, *table, *row)):
@@ -83,6 +83,8 @@ class PlainRows:
     terms: tuple[Term, ...]
     conditions: tuple[Term, ...] = ()
     """A row of which one is not true is left out."""
+    encode: Callable[[pa.StructArray], pa.BinaryArray] | None = None
+    """Makes the values of rows that are no JSON."""
 
     @property
     def computes(self) -> bool:
@@ -94,16 +96,27 @@ class PlainRows:
         met = pa.array([table_value], pa.large_binary())
         rows = self.rows_of(objects([key]), objects([value]), met)
         assert rows is not None, "no column of one row has two gigabytes"
-        row: bytes | None = json_of(rows)[0].as_py() if rows[0].is_valid else None
+        if not rows[0].is_valid:
+            return None
+        written = json_of(rows) if self.encode is None else rows
+        row: bytes = written[0].as_py()
         return row
 
     def rows_of(
         self, keys: Objects, values: Objects, table_values: pa.LargeBinaryArray
-    ) -> pa.StructArray | None:
-        """Make the fields of many rows, null where one is left out.
+    ) -> pa.Array | None:
+        """Make the fields of many rows, or their values, null where one is left out.
 
         Return None if a column of them is too long.
         """
+        made = self._fields_of(keys, values, table_values)
+        if made is None or self.encode is None:
+            return made
+        return pc.if_else(made.is_valid(), self.encode(made), None)
+
+    def _fields_of(
+        self, keys: Objects, values: Objects, table_values: pa.LargeBinaryArray
+    ) -> pa.StructArray | None:
         columns = self._read(keys, values, table_values)
         if any(isinstance(column, pa.ChunkedArray) for column in columns.values()):
             return None

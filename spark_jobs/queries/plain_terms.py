@@ -1,16 +1,19 @@
 """Columns and conditions that Python computes as Spark does, found in the text of an expression.
 
-    column      a field, or a sum, a difference or a product of two columns of one whole type
-    condition   a comparison of two fields of one type, or of a field and a constant; whether a
-                field is null; a field that is true or false; and these with AND, OR and NOT
+    column      a field; a sum, a difference or a product of two columns of one whole type, or of
+                a field and a constant
+    condition   a comparison of two fields of one type, or of a field and a constant, also by IN and
+                BETWEEN; whether a field is null; a field that is true or false; and these with AND,
+                OR and NOT
 
-Arithmetic on constants is none of these: Spark moves them through sums and products, so that other
-ones do not fit.
+A sum of a column with a constant in it and of others is none of these: Spark moves constants
+through sums and products, so that other ones do not fit.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -49,7 +52,7 @@ _ADDED = (LongType(), IntegerType())
 """The types of numbers that Arrow adds and multiplies as Spark does, and refuses as Spark does."""
 _WHOLE = (*_ADDED, ShortType())
 _COMPARED = (*_WHOLE, StringType(), BooleanType())
-_LONG_END = 1 << 63
+_LONG_END, _INTEGER_END = 1 << 63, 1 << 31
 _SPARKS_OWN = frozenset('\\"')
 """Signs that Spark alone reads: of escapes, and of texts that a setting may make into names."""
 
@@ -110,7 +113,7 @@ def computed(term: Term, columns: Mapping[Given, pa.Array]) -> pa.Array | pa.Sca
     if isinstance(term, Given):
         return columns[term]
     if isinstance(term, Constant):
-        return pa.scalar(term.value)
+        return pa.scalar(term.value, ARROW_TYPES[type(term.kind)])
     given = [computed(each, columns) for each in term.terms]
     try:
         return pc.call_function(term.function, given)
@@ -158,10 +161,40 @@ def _column(parsed: Any, columns: Mapping[str, Term]) -> Term | None:
     function = _ARITHMETIC.get(type(parsed))
     if function is None:
         return None
-    left, right = (_column(side, columns) for side in (parsed.this, parsed.expression))
-    if left is None or right is None or left.kind != right.kind or left.kind not in _ADDED:
+    left, right = (_operand(side, columns) for side in (parsed.this, parsed.expression))
+    if left is None or right is None or not _are_added(left, right):
         return None
-    return Computed(f"{function}_checked", (left, right), left.kind)
+    kind = right.kind if isinstance(left, Constant) else left.kind
+    sides = tuple(_as(kind, each) for each in (left, right))
+    return Computed(f"{function}_checked", sides, kind)
+
+
+def _operand(parsed: Any, columns: Mapping[str, Term]) -> Term | None:
+    side = _side(parsed, columns)
+    return _column(parsed, columns) if side is None else side
+
+
+def _are_added(left: Term, right: Term) -> bool:
+    """Return whether Arrow adds and multiplies two columns as Spark does."""
+    if isinstance(left, Constant):
+        left, right = right, left
+    if left.kind not in _ADDED or any(map(_has_constant, (left, right))):
+        return False
+    if not isinstance(right, Constant):
+        return left.kind == right.kind
+    # Spark makes a larger type of an integer and of a constant that is none.
+    is_small = right.kind == LongType() and abs(int(right.value)) < _INTEGER_END
+    return isinstance(left, Given) and (is_small or left.kind == right.kind)
+
+
+def _has_constant(term: Term) -> bool:
+    if not isinstance(term, Computed):
+        return False
+    return any(isinstance(each, Constant) or _has_constant(each) for each in term.terms)
+
+
+def _as(kind: DataType, term: Term) -> Term:
+    return replace(term, kind=kind) if isinstance(term, Constant) else term
 
 
 def _field(parsed: Any, columns: Mapping[str, Term]) -> Term | None:
@@ -185,10 +218,28 @@ def _condition(parsed: Any, columns: Mapping[str, Term]) -> Term | None:
     elif isinstance(parsed, exp.Is) and isinstance(parsed.expression, exp.Null):
         is_column = isinstance(parsed.this, exp.Column)
         function, terms = "is_null", [_field(parsed.this, columns) if is_column else None]
+    elif isinstance(parsed, exp.In):
+        return _is_one_of(parsed, columns)
+    elif isinstance(parsed, exp.Between):
+        low = exp.GTE(this=parsed.this.copy(), expression=parsed.args["low"].copy())
+        high = exp.LTE(this=parsed.this.copy(), expression=parsed.args["high"].copy())
+        function, terms = "and_kleene", [_comparison(each, columns) for each in (low, high)]
     else:
         return _comparison(parsed, columns)
     found = tuple(term for term in terms if term is not None)
     return Computed(function, found, BooleanType()) if len(found) == len(terms) else None
+
+
+def _is_one_of(parsed: Any, columns: Mapping[str, Term]) -> Term | None:
+    """Return the condition that a field is one of some constants, which stand in the text."""
+    listed = parsed.expressions
+    if not listed or not all(isinstance(each.unnest(), exp.Literal | exp.Neg) for each in listed):
+        return None
+    made = [exp.EQ(this=parsed.this.copy(), expression=each.copy()) for each in listed]
+    found = [term for each in made if (term := _comparison(each, columns)) is not None]
+    if len(found) < len(made):
+        return None
+    return reduce(lambda one, other: Computed("or_kleene", (one, other), BooleanType()), found)
 
 
 def _comparison(parsed: Any, columns: Mapping[str, Term]) -> Term | None:

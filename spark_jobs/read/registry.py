@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple, Self, TypeVar
 from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
+import orjson
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from headrace.contracts.errors import (
@@ -42,6 +43,7 @@ from headrace.contracts.serde.asked import (
 )
 from headrace.contracts.serde.registered import Schemas
 from headrace.contracts.servers import REGISTRY_PATTERN, check_registry, is_in_clear
+from headrace.spark_jobs.read.json_text import ALIKE
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -220,7 +222,7 @@ class _Reader:
             except SchemaAwaited as awaited:
                 self._look_up(awaited.number)
                 found = self._schemas.read_field(value, ())
-            return AsJson(_ENCODER.encode(found).encode(), None)
+            return AsJson(_written(found), None)
         except RecordUndecodable as error:
             return AsJson(None, str(error))
         except ValueError:
@@ -238,6 +240,16 @@ class _Reader:
         else:
             self._schemas.put(number, schema)
             self._missing_until_s.pop(number, None)
+
+
+def _written(found: Any) -> bytes:
+    if type(found) is dict and ALIKE.issuperset(map(type, found.values())):
+        try:
+            return orjson.dumps(found)
+        except orjson.JSONEncodeError:
+            # A number has more than 64 bits, or a text half of a pair of characters.
+            return _ENCODER.encode(found).encode()
+    return _ENCODER.encode(found).encode()
 
 
 class _NoRedirect(HTTPRedirectHandler):

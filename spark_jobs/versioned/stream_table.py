@@ -55,10 +55,11 @@ NO_PROGRESS_MS = -(1 << 63)
 
 RowOf = Callable[[bytes | None, bytes, bytes | None], bytes | None]
 """Makes the value of a row of a record's key and value, and the table's value."""
-RowsOf = Callable[["Objects", "Objects", pa.LargeBinaryArray], pa.StructArray | None]
+RowsOf = Callable[["Objects", "Objects", pa.LargeBinaryArray], pa.Array | None]
 """Makes many rows at once, of keys, values and the table's values; None if it cannot make these.
 
-A row is null if it is left out; `row_of` answers None then.
+Rows are structs of their fields, or bytes if they are no JSON where they leave. A row is null if it
+is left out; `row_of` answers None then.
 """
 _NO_PLACES = np.zeros(0, np.int64)
 _NO_RECORDS = Records.of([])
@@ -77,8 +78,8 @@ class Matches:
     """The table's value for each; null only in a left join."""
     rows: Objects | None = None
     """The value of each row, if the join makes them one by one."""
-    fields: pa.StructArray | None = None
-    """The fields of each row, if the join makes them at once."""
+    made: pa.Array | None = None
+    """Each row as `RowsOf` makes it, if the join makes them at once."""
     late: NDArray[np.int64] = field(default_factory=lambda: _NO_PLACES)
     """Index, in the batch, of each late record."""
     cold_causes: NDArray[np.int64] = field(default_factory=lambda: _NO_PLACES)
@@ -284,9 +285,9 @@ class StreamTableJoin:
         """
         records, table_values = matches.records, matches.table_values
         if self._rows_of is not None and len(records):
-            matches.fields = self._rows_of(records.keys, records.values, table_values)
-            if matches.fields is not None:
-                _keep(matches, matches.fields.is_valid())
+            matches.made = self._rows_of(records.keys, records.values, table_values)
+            if matches.made is not None:
+                _keep(matches, matches.made.is_valid())
                 return 0
         given = zip(records.keys, records.values, table_values.to_pylist(), strict=True)
         rows, failures = each_row_of(given)
@@ -315,8 +316,8 @@ def _keep(matches: Matches, kept: pa.BooleanArray) -> None:
     mask = kept.to_numpy(zero_copy_only=False)
     matches.causes, matches.records = matches.causes[mask], matches.records.take(mask)
     matches.table_values = matches.table_values.filter(kept)
-    if matches.fields is not None:
-        matches.fields = matches.fields.filter(kept)
+    if matches.made is not None:
+        matches.made = matches.made.filter(kept)
     if matches.rows is not None:
         matches.rows = matches.rows[mask]
 

@@ -56,8 +56,13 @@ def avro_of(topic: str, row: spark.StructType) -> str:
 
 def encoding(row: spark.StructType, schema: str, number: int) -> Encode:
     """Return the encoder of rows with these fields; a deleted key has no bytes."""
-    frame = b"\x00" + number.to_bytes(_NUMBER_BYTES)
+    frame = frame_of(number)
     return lambda rows: F.concat(F.lit(frame), to_avro(fields_of(rows, row), schema))
+
+
+def frame_of(number: int) -> bytes:
+    """Return what stands before the Avro of a schema with this number."""
+    return b"\x00" + number.to_bytes(_NUMBER_BYTES)
 
 
 def _record(name: str, row: spark.StructType, taken: set[str]) -> dict[str, Any]:

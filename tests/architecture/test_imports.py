@@ -53,6 +53,7 @@ LIBRARIES: dict[str, set[str]] = {
     "headrace.spark_jobs.read": PYDANTIC | {"pyspark"},
     "headrace.spark_jobs.read.decode": {"pandas", "pyspark"},
     "headrace.spark_jobs.read.json_text": {"orjson", "pyspark"},
+    "headrace.spark_jobs.read.registry": {"orjson", "pydantic"},
     "headrace.spark_jobs.read.parsed": {"pyarrow", "pyspark"},
     "headrace.spark_jobs.folder": {"py4j", "pyspark"},
     "headrace.spark_jobs.seams": {"py4j", "pyspark"},
@@ -62,6 +63,7 @@ LIBRARIES: dict[str, set[str]] = {
     "headrace.spark_jobs.versioned.spread": {"numpy", "xxhash"},
     "headrace.spark_jobs.write.bundled": {"numpy", "pyarrow", "xxhash"},
     "headrace.spark_jobs.write.row_json": {"numpy", "orjson", "pyarrow"},
+    "headrace.spark_jobs.write.row_avro": {"numpy", "pyarrow"},
     "headrace.spark_jobs.write": {"confluent_kafka", "delta", "py4j", "pyarrow", "pyspark"},
     "tests.oracles": set(),
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -21,11 +23,15 @@ from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.plain import PlainRows, plain_rows
 from headrace.spark_jobs.shapes import FIELDS
 from headrace.spark_jobs.versioned.records import objects
+from headrace.spark_jobs.write.avro import avro_of, encoding, frame_of
+from headrace.spark_jobs.write.row_avro import avro_of_rows
 from headrace.spark_jobs.write.row_json import json_of
 
 PRICES = hr.table("prices", "price_cents BIGINT, grade INT, `the name` STRING", retention="30d")
 ORDERS = hr.stream("orders", "order_id STRING, quantity BIGINT, size INT, gift BOOLEAN, key STRING")
 PRICED = ORDERS.join_as_of(PRICES, how="left")
+NUMBER = 258
+"""Of a schema in a registry."""
 LONG_MAX, INT_MAX = (1 << 63) - 1, (1 << 31) - 1
 PLAIN: dict[str, Query] = {
     "all columns": PRICED,
@@ -46,6 +52,13 @@ PLAIN: dict[str, Query] = {
     .join_as_of(PRICES, how="left")
     .filter("`the name` IS NULL")
     .select("order_id", "quantity * price_cents AS total"),
+    "constants": PRICED.select(
+        "quantity * 100 AS hundreds",
+        "-3 + size AS less",
+        "size - (7) AS size",
+        "5 * price_cents AS cents",
+        "quantity + 3000000000 AS far",
+    ),
     "nothing left": PRICED.filter("size IS NULL AND size > 0"),
 }
 CONDITIONS = (
@@ -65,13 +78,25 @@ CONDITIONS = (
     "KEY = 'product'",
     "key > 'h' OR Key IS NULL",
     "(Quantity) <= (2)",
+    "quantity IN (0, -2, 7)",
+    "order_id NOT IN ('1', 'x')",
+    "key IN ('product')",
+    "size BETWEEN -5 AND 3",
+    "NOT quantity BETWEEN 0 AND 2 OR gift",
+    "order_id NOT BETWEEN '0' AND '2'",
+    "quantity BETWEEN price_cents AND 9",
 )
 """Conditions that are plain."""
 OTHER_CONDITIONS = (
     "quantity > 1.5",
     "order_id = 1",
     "size = quantity",
-    "quantity IN (1, 2)",
+    "quantity IN (1, NULL)",
+    "quantity IN (1, '2')",
+    "quantity IN (size, 2)",
+    "quantity IN (1.5, 2)",
+    "quantity BETWEEN 0.5 AND 2",
+    "quantity BETWEEN 1 AND NULL",
     "upper(order_id) = 'X'",
     "order_id = 'it\\'s'",
     'order_id = "it\'s"',
@@ -97,7 +122,13 @@ _IN_JAVA: dict[str, Query] = {
     "its headers": PRICED.select("order_id", "headers"),
     "two types": PRICED.select("quantity * size AS it"),
     "a text": PRICED.select("order_id * quantity AS it"),
-    "a constant": PRICED.select("quantity * 2 AS it"),
+    "two constants": PRICED.select("quantity * 2 * 3 AS it"),
+    "a constant in a column": PRICED.select("quantity + 1 AS it").select("it + it AS it"),
+    "a column and a constant": PRICED.select("quantity + price_cents + 1 AS it"),
+    "constants alone": PRICED.select("1 + 2 AS it"),
+    "a constant of a larger type": PRICED.select("size + 3000000000 AS it"),
+    "a fraction": PRICED.select("quantity * 1.5 AS it"),
+    "a text as a number": PRICED.select("quantity * '2' AS it"),
     "a quotient": PRICED.select("quantity / price_cents AS it"),
     "a function": PRICED.select("upper(order_id) AS it"),
     "a decimal": ORDERS.join_as_of(hr.table("t", "cents DECIMAL(9, 2)", retention="1d")),
@@ -154,6 +185,31 @@ def test_tasks_make_the_rows_that_spark_makes(spark: SparkSession, query: Query)
     each = [made.row_of(*row) for row in rows]
     assert [place for place, row in enumerate(each) if row is not None] == places
     assert [row for row in each if row is not None] == json_of(left).to_pylist()
+
+
+def test_avro_of_rows_is_what_spark_writes(spark: SparkSession) -> None:
+    compared = 0
+    for query in PLAIN.values():
+        job = QueryJob(query)
+        job.prepare(spark)
+        made = _plain(job)
+        assert made is not None
+        if "the name" in made.names:
+            continue  # Avro has no such name.
+        rows = [*product(KEYS, VALUES, TABLE_VALUES)]
+        encode = encoding(job.Row, avro_of("rows", job.Row), NUMBER)
+        results = job.rows(spark.createDataFrame(_given(rows), _RESULTS))
+        found = results.select("sequence", encode(results).alias("avro")).collect()
+        expected = {row["sequence"]: bytes(row["avro"]) for row in found}
+        making = replace(made, encode=partial(avro_of_rows, frame=frame_of(NUMBER)))
+        values = making.rows_of(*_columns(rows))
+        assert values is not None
+        left = {place: one for place, one in enumerate(values.to_pylist()) if one is not None}
+        assert left == expected
+        each = [making.row_of(*row) for row in rows]
+        assert each == values.to_pylist()
+        compared += len(left)
+    assert compared > 100
 
 
 def test_conditions_hold_where_they_hold_in_spark(spark: SparkSession) -> None:
@@ -225,6 +281,8 @@ def test_a_setting_may_have_spark_compute(spark: SparkSession, setting: str, val
         ("quantity + price_cents", {"quantity": LONG_MAX}, {"price_cents": 1}),
         ("quantity - price_cents", {"quantity": -LONG_MAX}, {"price_cents": 2}),
         ("size * grade", {"size": INT_MAX}, {"grade": 2}),
+        ("grade + 1", {}, {"grade": INT_MAX}),
+        ("-2 - price_cents", {}, {"price_cents": LONG_MAX}),
         ("size - grade - size", {"size": INT_MAX}, {"grade": -1}),
     ],
 )

@@ -9,14 +9,19 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StringType, StructType
 
 import headrace as hr
 from headrace.contracts.dead_letter import MESSAGE_HEADER
 from headrace.contracts.errors import JobInvalid, RegistryRefused, RegistryUnavailable
 from headrace.contracts.record import Record
 from headrace.spark_jobs.cli.job_file import load_job
+from headrace.spark_jobs.headers import decode_headers, packed_headers
+from headrace.spark_jobs.operators.arriving import RegisteredCheck, marked
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.read import registry as read_registry
+from headrace.spark_jobs.read.decode import RegisteredValue, checked
+from headrace.spark_jobs.read.json_text import JsonCheck
 from headrace.spark_jobs.read.registry import AsJson, Asked, RegistryAccess, as_json
 from headrace.spark_jobs.shapes import DEAD, JOINED
 from tests.contracts.registered import (
@@ -30,7 +35,7 @@ from tests.contracts.registered import (
 )
 from tests.queries.test_query_file import GOOD, written
 from tests.runtime.registry_server import PASSWORD, USER, RegistryServer, registry_server
-from tests.spark.frames import Row
+from tests.spark.frames import SCHEMA, Row
 from tests.spark.queried import run_in_spark
 
 FAR_MS = 36_000_000
@@ -215,3 +220,43 @@ def test_columns_are_read_by_the_schemas_that_values_name(
     assert "does not begin with a zero byte" in dead[bare][MESSAGE_HEADER]
     left = dead[framed(by_json, b'{"other": 1}')][MESSAGE_HEADER]
     assert left == "the field `order_id` is missing, null, or of another type"
+
+
+def test_tasks_read_values_as_spark_does(spark: SparkSession, registry: RegistryServer) -> None:
+    number = registry.register("prices-value", PRICE)
+    by_json = registry.register("prices-value", "{}", "JSON")
+    price = avro(number, PRICE, {"price_cents": 7, "since": 7, "rate": b"\x04\xd2"})
+    none = avro(number, PRICE, {"price_cents": None, "since": 7, "rate": b"\x04\xd2"})
+    values: list[tuple[bytes | None, bytes | None]] = [
+        (b"k", price),
+        (b"k", None),
+        (b"k", none),
+        (None, price),
+        (b"k", framed(99, b"{}")),
+        (b"k", b"{}"),
+        (b"k", framed(by_json, b'{"price_cents": "7"}')),
+        (b"k", framed(by_json, b'{"price_cents": 1, "rate": 1.50, "since": {"a": 1}}')),
+        (b"k", framed(by_json, b'{"price_cents": 2, "since": 36893488147419103232}')),
+        (None, b"{}"),
+    ]
+    rows: list[Any] = [
+        (0, "prices", 0, at, at, key, value, [("h", b"1")], None)
+        for at, (key, value) in enumerate(values)
+    ]
+    # Another input has no check, and its values stay as they are.
+    rows.append((1, "orders", 0, 0, 0, b"k", price, None, None))
+    records = spark.createDataFrame(rows, f"{SCHEMA}, aside STRING")
+    schema = StructType().add("price_cents", LongType(), nullable=False)
+    schema = schema.add("since", StringType()).add("rate", StringType())
+    of_input = RegisteredValue(schema, asked(registry))
+    told = checked(records, {0: of_input}).orderBy("input", "offset").collect()
+    batch = records.withColumn("headers", packed_headers()).coalesce(1).toArrow().combine_chunks()
+    check = RegisteredCheck(JsonCheck(schema), asked(registry))
+    read = marked(batch.to_batches()[0], {0: check, 1: None}).to_pylist()
+    for row, one in zip(told, read, strict=True):
+        theirs = [(each["key"], bytes(each["value"])) for each in row["headers"] or ()]
+        assert [*(decode_headers(one["headers"]) if one["headers"] else ())] == theirs
+        assert json.loads(one["aside"] or "null") == json.loads(row["aside"] or "null")
+        if one["value"] != row["value"]:
+            assert json.loads(one["value"]) == json.loads(row["value"])
+    assert sum(one["aside"] is not None for one in read) == 6

@@ -41,7 +41,7 @@ def results_of(told: list[bytes | None] | None) -> Results:
 def test_rows_leave_with_their_fields_or_as_json(bytes_max: int) -> None:
     texts = [None, "", "x", "x" * 30, "é", '"', "xy"]
     fields = pa.array([{"n": n, "text": text} for n, text in enumerate(texts)])
-    pieces = [*results_of(None).with_fields(fields).in_pieces(bytes_max)]
+    pieces = [*results_of(None).with_made(fields).in_pieces(bytes_max)]
     assert len(pieces) == {1: ROWS, 12: ROWS, 40: 3}.get(bytes_max, 1)
     causes, inputs = np.arange(ROWS), np.zeros(ROWS, np.int32)
     for kept in (fields.type, None, pa.struct({"n": pa.int64()})):
@@ -53,6 +53,17 @@ def test_rows_leave_with_their_fields_or_as_json(bytes_max: int) -> None:
             found = [json.loads(row) for frame in frames for row in frame["value"]]
             assert found == fields.to_pylist()
             assert all(FIELDS not in frame for frame in frames)
+
+
+@pytest.mark.parametrize("bytes_max", [1, 40, 1 << 20])
+def test_rows_leave_as_the_bytes_that_were_made(bytes_max: int) -> None:
+    values = [b"", b"x", b"x" * 30, b"", b"y", b"z" * 20, b"\xff"]
+    made = pa.array(values, pa.binary())
+    pieces = [*results_of(None).with_made(made).in_pieces(bytes_max)]
+    assert len(pieces) == {1: ROWS, 40: 2}.get(bytes_max, 1)
+    causes, inputs = np.arange(ROWS), np.zeros(ROWS, np.int32)
+    frames = [frame_of(piece, 0, 0, causes, inputs) for piece in pieces]
+    assert [row for frame in frames for row in frame["value"]] == values
 
 
 @pytest.mark.parametrize("bytes_max", [1, 5, 12, 40, 1 << 20])

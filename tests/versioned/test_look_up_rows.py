@@ -84,13 +84,13 @@ def test_rows_are_made_at_once_unless_these_cannot() -> None:
     state, join = _join(rows_of=_rows_of)
     matches = join.process([first(b"k", b"t", 1), second(b"k", b"s", 2), second(None, b"u", 2)])
     assert matches.rows is None
-    assert matches.fields is not None
-    assert matches.fields.to_pylist() == [
+    assert matches.made is not None
+    assert matches.made.to_pylist() == [
         {"key": b"k", "value": b"s", "table_value": b"t"},
         {"key": None, "value": b"u", "table_value": None},
     ]
     matches = join.process([second(b"k", b"v", 3), second(b"k", b"bad", 3)])
-    assert matches.fields is None
+    assert matches.made is None
     assert matches.rows is not None
     assert matches.rows.tolist() == [b"k/v/t"]
     assert [record.value for record, _ in matches.failed] == [b"bad"]
@@ -100,7 +100,7 @@ def test_rows_are_made_at_once_unless_these_cannot() -> None:
 
 def test_corrections_of_rows_made_at_once_are_made_one_by_one() -> None:
     _, join = _join(corrects=True, rows_of=_rows_of)
-    assert join.process([second(b"k", b"s", 5)]).fields is not None
+    assert join.process([second(b"k", b"s", 5)]).made is not None
     matches = join.process([first(b"k", b"t", 1)])
     assert matches.corrected_rows is not None
     assert matches.corrected_rows.tolist() == [b"k/s/t"]
@@ -118,7 +118,7 @@ def test_rows_that_are_left_out_are_joined_and_do_not_leave(values: tuple[bytes,
         assert matches.rows is not None
         assert matches.rows.tolist() == [b"k/s/-"]
     else:
-        assert matches.fields is not None
-        assert [row["value"] for row in matches.fields.to_pylist()] == [b"s"]
+        assert matches.made is not None
+        assert [row["value"] for row in matches.made.to_pylist()] == [b"s"]
     assert state.numbers["join:joined"] == len(values) - failed
     assert join.balance() == 0
