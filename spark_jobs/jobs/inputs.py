@@ -59,19 +59,21 @@ class Inputs:
         checks: dict[int, Check | RegisteredCheck | None] = {}
         frames = []
         for number, frame in enumerate(self.unchecked):
-            one = self.formats.get(number)
+            one, arriving = self.formats.get(number), frame
             if one is None:
                 checks[number] = None
-            elif isinstance(one, JsonValue) and JsonCheck.is_for(one.schema):
-                checks[number] = JsonCheck(one.schema)
-            elif isinstance(one, RegisteredValue) and JsonCheck.is_for(one.schema):
-                checks[number] = RegisteredCheck(JsonCheck(one.schema), one.registry)
+            elif isinstance(one, JsonValue | RegisteredValue) and JsonCheck.is_for(one.schema):
+                checks[number] = _check_of(one)
             else:
-                frames.append(checked(frame, {number: one}))
-                continue
-            frames.append(frame)
+                arriving = checked(frame, {number: one})
+            frames.append(arriving)
         return Arriving(together(frames), checks, self.leaving, frames)
 
     def number_of(self, name: str) -> int:
         """Return the number of an input in the frame."""
         return self.names.index(name)
+
+
+def _check_of(values: JsonValue | RegisteredValue) -> Check | RegisteredCheck:
+    check = JsonCheck(values.schema)
+    return check if isinstance(values, JsonValue) else RegisteredCheck(check, values.registry)
