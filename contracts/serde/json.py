@@ -73,7 +73,8 @@ def encode_json(found: Json) -> bytes:
     Raises RecordUndecodable where a number is NaN or infinite, as it may be in Avro and Protobuf.
     """
     try:
-        data = orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
+        # A copy: orjson's own bytes would keep four kilobytes for as long as they are held.
+        data = b"%b" % orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
         # Only numbers beyond 64 bits and very deep nesting lead here.
         data = _encode_exactly(found)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.contracts.errors import RecordUndecodable
 from headrace.contracts.serde.json import Json, decode_json, decode_json_field, encode_json
+from tests.memory import resident_bytes
 
 SCALARS = st.one_of(
     st.none(),
@@ -37,6 +38,12 @@ def test_it_reads_what_others_write(document: Json) -> None:
 @given(st.dictionaries(st.text(), st.integers()))
 def test_the_order_of_keys_does_not_matter(document: dict[str, Json]) -> None:
     assert encode_json(document) == encode_json(dict(reversed(document.items())))
+
+
+def test_written_values_take_the_memory_of_their_bytes() -> None:
+    before = resident_bytes()
+    written = [encode_json({"number": number}) for number in range(50_000)]
+    assert resident_bytes() - before < 1000 * len(written)
 
 
 @given(st.integers(), st.integers())

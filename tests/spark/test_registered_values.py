@@ -33,6 +33,7 @@ from tests.contracts.registered import (
     protobuf,
     serialized,
 )
+from tests.memory import resident_bytes
 from tests.queries.test_query_file import GOOD, written
 from tests.runtime.registry_server import PASSWORD, USER, RegistryServer, registry_server
 from tests.spark.frames import SCHEMA, Row
@@ -95,6 +96,13 @@ def test_values_of_every_kind_are_json(registry: RegistryServer) -> None:
     nested = [framed(by_json, b"[" * depth + b"]" * depth) for depth in (1, *range(900, 1_100, 5))]
     told = {as_json(one, asked(registry)).problem for one in nested}
     assert {None, f"it has too many values in one another, by schema {by_json}"} < told
+
+
+def test_values_as_json_take_the_memory_of_their_bytes(registry: RegistryServer) -> None:
+    value = avro(registry.register("clicks-value", CLICK_AVRO), CLICK_AVRO, {"id": "é", "at": 5})
+    before = resident_bytes()
+    read = [as_json(value, asked(registry)) for _ in range(50_000)]
+    assert resident_bytes() - before < 1000 * len(read)
 
 
 def test_an_unreadable_value_says_why_and_names_its_number(
