@@ -62,7 +62,8 @@ class HeldRecords:
         self._numbers = numbers
         self._name = name
         self.count = numbers.get(f"{name}:records", 0)
-        self.bytes = numbers.get(f"{name}:bytes", 0)
+        self._bytes = numbers.get(f"{name}:bytes", 0)
+        """Their bytes as they are stored."""
         self.arrivals = numbers.get(f"{name}:arrivals", 0)
         """How many records were ever held; the arrival number of the last one."""
         # Records that are held already were cut by the width of that time.
@@ -72,8 +73,19 @@ class HeldRecords:
         self._unread = set(self._order)
         # A slice is in pieces until it is released or written.
         self._slices: dict[int, list[Held]] = {}
+        self._stored: dict[int, Held] = {}
+        """The stored records of slices that were read or written."""
         self._changed: set[int] = set()
         state.add(self)
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes that Kafka Streams counts for held records (rule D7)."""
+        # Most records come and go between two saves, and are never weighed.
+        changed = self._changed
+        stored = [self._stored[number] for number in changed if number in self._stored]
+        present = [piece for number in changed for piece in self._slices.get(number, ())]
+        return self._bytes + _weight(present) - _weight(stored)
 
     def hold(self, arrivals: NDArray[np.int64], records: Records) -> None:
         """Hold records; their keys and values are not null."""
@@ -87,7 +99,6 @@ class HeldRecords:
             self._slices.setdefault(number, []).append(held.take(of_slices == number))
             self._changed.add(number)
         self.count += len(records)
-        self.bytes += _weight(records)
 
     def release(self, until_ms: int) -> Held:
         """Release all records up to and including a time, in no order."""
@@ -107,7 +118,6 @@ class HeldRecords:
             del self._slices[number]
         gone = Held.together(released)
         self.count -= len(gone.records)
-        self.bytes -= _weight(gone.records)
         return gone
 
     def between(self, from_ms: int, until_ms: int) -> Records:
@@ -123,7 +133,7 @@ class HeldRecords:
         """Write out the slices that changed, and the list of slices."""
         numbers = self._numbers
         numbers[f"{self._name}:records"] = self.count
-        numbers[f"{self._name}:bytes"] = self.bytes
+        numbers[f"{self._name}:bytes"] = self._bytes = self.bytes
         numbers[f"{self._name}:arrivals"] = self.arrivals
         numbers[f"{self._name}:slice_ms"] = self._slice_ms
         if not self._changed:
@@ -133,8 +143,10 @@ class HeldRecords:
                 held = Held.together(self._slice(number))
                 held = held.take(np.lexsort((held.arrivals, held.records.times_ms)))
                 self._slices[number] = [held]
+                self._stored[number] = held
                 self._rows.put(f"{self._name}/{number}", _encode(held))
             else:
+                self._stored.pop(number, None)
                 self._rows.remove(f"{self._name}/{number}")
         self._rows.put(f"{self._name}/slices", encode_slices(self._unread | self._slices.keys()))
         self._changed.clear()
@@ -144,7 +156,8 @@ class HeldRecords:
         pieces = self._slices.setdefault(number, [])
         if number in self._unread:
             self._unread.remove(number)
-            pieces.insert(0, self._read(number))
+            self._stored[number] = self._read(number)
+            pieces.insert(0, self._stored[number])
         return pieces
 
     def _read(self, number: int) -> Held:
@@ -255,8 +268,9 @@ def decode_slice(row: bytes) -> Held:
     return Held(arrivals, Records(columns, np.arange(len(arrivals))))
 
 
-def _weight(records: Records) -> int:
-    """Return the bytes that Kafka Streams counts for held records (rule D7)."""
+def _weight(pieces: Sequence[Held]) -> int:
+    """Return the bytes of held records (rule D7)."""
+    records = Held.together(pieces).records
     texts = (records.keys, records.values, records.topics)
     weight = 33 * len(records) + sum(sum(map(len, filter(None, each))) for each in texts)
     if records.headers is None:
