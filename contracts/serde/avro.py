@@ -47,7 +47,12 @@ def avro_reader(text: str, referred: Sequence[str] = ()) -> Callable[[bytes], Js
 
     def read(body: bytes) -> Json:
         stream = BytesIO(body)
-        found: Any = read_from(stream, schema)
+        try:
+            found: Any = read_from(stream, schema)
+        except EOFError as error:
+            # Its own words have an address, which is another one each time.
+            message = "it ends within a field"
+            raise ValueError(message) from error
         left = len(body) - stream.tell()
         if left:
             message = f"{left} bytes are left behind it"

@@ -6,10 +6,10 @@ Spark's own check makes a parser for each value. The bundles are made in Python 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +22,15 @@ from headrace.contracts.decision import Reason
 from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers, encode_headers
 from headrace.spark_jobs.operators.leaving import Leaving
+from headrace.spark_jobs.read.avro_columns import PlainRecord, schemas_of
 from headrace.spark_jobs.read.decode import KEYLESS
-from headrace.spark_jobs.read.registry import Asked, as_json
+from headrace.spark_jobs.read.json_text import JsonCheck
+from headrace.spark_jobs.read.registry import Asked, as_json, plain_record_of
 from headrace.spark_jobs.shapes import DEAD
+from headrace.spark_jobs.write.row_json import json_of
+
+if TYPE_CHECKING:
+    from headrace.spark_jobs.versioned.records import Integers
 
 APART = "spark.headrace.apart"
 """The setting of a session by which each stage reads its own inputs.
@@ -32,6 +38,7 @@ APART = "spark.headrace.apart"
 Spark knows topics by their order in a plan, which is another one in checkpoints of before.
 """
 _ORIGIN = ("headers", "topic", "partition", "offset")
+_NOWHERE = np.zeros(0, np.int64)
 
 
 class Check(Protocol):
@@ -45,19 +52,50 @@ class Check(Protocol):
 class RegisteredCheck:
     """Makes JSON of values that name their schemas in a registry, and checks it."""
 
-    check: Check
+    check: JsonCheck
     registry: Asked
 
-    def read(self, values: Iterable[bytes | None]) -> tuple[list[bytes | None], dict[int, str]]:
+    def read(self, values: pa.BinaryArray) -> tuple[pa.BinaryArray, dict[int, str]]:
         """Return each readable value as JSON, and by index the problems of the others."""
-        given = [*values]
-        read = [as_json(value, self.registry) for value in given]
+        problems: dict[int, str] = {}
+        made: list[pa.BinaryArray] = []
+        places: list[Integers] = []
+        for own, plain in self._plain_among(values):
+            fields, are_whole = plain.read(values, own)
+            whole, fields = own[are_whole], fields.filter(pa.array(are_whole))
+            found = self.check.problems_in(fields)
+            problems |= {int(whole[index]): problem for index, problem in found.items()}
+            places.append(whole)
+            made.append(json_of(fields))
+        left = np.setdiff1d(np.arange(len(values)), np.concatenate([_NOWHERE, *places]))
+        read, found = self._read_each(values.take(pa.array(left)).to_pylist())
+        problems |= {int(left[index]): problem for index, problem in found.items()}
+        made.append(pa.array(read, values.type))
+        order = np.argsort(np.concatenate([*places, left]))
+        has_problem = np.zeros(len(values), np.bool_)
+        has_problem[[*problems]] = True
+        in_order = pa.concat_arrays(made).take(pa.array(order))
+        return pc.if_else(pa.array(has_problem), values, in_order), problems
+
+    def _plain_among(self, values: pa.BinaryArray) -> Iterator[tuple[Integers, PlainRecord]]:
+        """Yield the places of values of each schema of plain fields, and the schema."""
+        numbers = schemas_of(values)
+        for number in np.unique(numbers[numbers >= 0]):
+            own = np.flatnonzero(numbers == number)
+            plain = plain_record_of(values[int(own[0])].as_py(), self.registry)
+            if plain is not None:
+                yield own, plain
+
+    def _read_each(
+        self, values: Sequence[bytes | None]
+    ) -> tuple[list[bytes | None], dict[int, str]]:
+        """Do as `read` with any values, one by one."""
+        read = [as_json(value, self.registry) for value in values]
         made = [one.json for one in read]
         problems = self.check.problems(made)
-        problems |= {at: one.problem for at, one in enumerate(read) if one.problem is not None}
-        for at in problems:
-            made[at] = given[at]
-        return made, problems
+        return made, problems | {
+            index: one.problem for index, one in enumerate(read) if one.problem is not None
+        }
 
 
 @dataclass(frozen=True)
@@ -128,8 +166,8 @@ def _read(
         places = np.flatnonzero(own)
         values = batch["value"] if own.all() else batch["value"].take(pa.array(places))
         if isinstance(check, RegisteredCheck):
-            made, problems = check.read(values.to_pylist())
-            read = pc.replace_with_mask(batch["value"], own, pa.array(made, values.type))
+            made, problems = check.read(values)
+            read = pc.replace_with_mask(batch["value"], own, made)
             batch = _with(batch, "value", read)
         else:
             problems = check.problems(values.to_pylist())

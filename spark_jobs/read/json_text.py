@@ -7,7 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -160,6 +163,25 @@ class JsonCheck:
                 found[index] = problem
         return found
 
+    def problems_in(self, fields: pa.StructArray) -> dict[int, str]:
+        """Do as `problems` with values in columns: texts, whole numbers and booleans."""
+        columns = dict(zip(fields.type.names, fields.flatten(), strict=True))
+        absent: dict[int, str] = {}
+        found: dict[int, str] = {}
+        for name, fits, problem in self._columns:
+            column = columns.get(name, pa.nulls(len(fields)))
+            if problem is not None and column.null_count:
+                for index in np.flatnonzero(column.is_null()).tolist():
+                    absent.setdefault(index, problem)
+            if fits is not None and not _all_fit(column, fits):
+                misfits = (
+                    index
+                    for index, field in enumerate(column.to_pylist())
+                    if field is not None and not fits(field)
+                )
+                found |= dict.fromkeys(misfits, UNREADABLE)
+        return absent | found
+
     def _problem(self, value: bytes, fields: Any) -> str | None:
         if type(fields) is not dict or _is_deep(value):
             return UNREADABLE
@@ -171,6 +193,16 @@ class JsonCheck:
             elif fits is not None and not fits(field):
                 return UNREADABLE
         return absent
+
+
+def _all_fit(column: pa.Array, fits: _Fits) -> bool:
+    """Return whether all fields of a column certainly fit; null does."""
+    present = column.drop_null()
+    if not len(present):
+        return True
+    # Whole numbers between two that fit do so as well. Of texts and booleans the type decides.
+    some = pc.min_max(present).values() if pa.types.is_integer(column.type) else present[:1]
+    return all(fits(each.as_py()) for each in some)
 
 
 def missing(name: str) -> str:

@@ -43,6 +43,7 @@ from headrace.contracts.serde.asked import (
 )
 from headrace.contracts.serde.registered import Schemas
 from headrace.contracts.servers import REGISTRY_PATTERN, check_registry, is_in_clear
+from headrace.spark_jobs.read.avro_columns import PlainRecord
 from headrace.spark_jobs.read.json_text import ALIKE
 
 if TYPE_CHECKING:
@@ -121,6 +122,11 @@ def as_json(value: bytes | None, asked: Asked) -> AsJson:
     if value is None:
         return AsJson(None, None)
     return _reader(asked).read(bytes(value))
+
+
+def plain_record_of(value: bytes, asked: Asked) -> PlainRecord | None:
+    """Return the schema that a value names, if the value is of it and its fields are plain."""
+    return _reader(asked).plain_record_of(value)
 
 
 @cache
@@ -209,6 +215,8 @@ class _Reader:
     def __init__(self, asked: Asked) -> None:
         self._client = Client(asked)
         self._schemas = Schemas()
+        self._avro: dict[int, str] = {}
+        self._plain: dict[int, PlainRecord | None] = {}
         self._missing_until_s: dict[int, float] = {}
 
     def read(self, value: bytes) -> AsJson:
@@ -230,6 +238,17 @@ class _Reader:
         except RecursionError:
             return AsJson(None, f"it has too many values in one another, by schema {number}")
 
+    def plain_record_of(self, value: bytes) -> PlainRecord | None:
+        """Return the schema of a value, None where values are read one by one."""
+        # This looks the schema up, and finds out whether it can be used.
+        if self.read(value).problem is not None:
+            return None
+        number = int.from_bytes(value[1:5])
+        if number not in self._plain:
+            schema = self._avro.get(number)
+            self._plain[number] = None if schema is None else PlainRecord.of(schema)
+        return self._plain[number]
+
     def _look_up(self, number: int) -> None:
         try:
             schema = self._client.patiently(lambda: schema_of(number, self._client.ask))
@@ -239,6 +258,8 @@ class _Reader:
             self._missing_until_s[number] = time.monotonic() + _MISSING_S
         else:
             self._schemas.put(number, schema)
+            if schema.kind == "AVRO":
+                self._avro[number] = schema.text
             self._missing_until_s.pop(number, None)
 
 
