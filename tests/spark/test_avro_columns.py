@@ -158,7 +158,7 @@ def test_plain_values_are_read_together() -> None:
         {"id": "b" * 300, "price_cents": 1 << 61, "isPaid": True},
     ]
     values = [framed(7, written(ORDER, row)) for row in rows]
-    broken = [values[0][:-1], values[1] + b"\x00", framed(7, b"\x02\xff\x00\x01")]
+    broken = [values[0][:-1], framed(7, b"\x02a\x00\x02"), framed(7, b"\x02\xff\x00\x01")]
     column = pa.array([None, *values, *broken, b"{}"], pa.binary())
     numbers = schemas_of(column)
     assert numbers.tolist() == [-1, 7, 7, 7, 7, 7, 7, -1]
@@ -169,6 +169,24 @@ def test_plain_values_are_read_together() -> None:
     assert fields.filter(pa.array(are_whole)).to_pylist() == rows
     # If a text is no UTF-8, all values are read one by one.
     assert not plain.read(column, (numbers == 7).nonzero()[0])[1].any()
+
+
+def test_columns_have_the_problems_of_their_values() -> None:
+    schema = StructType().add("id", "string", nullable=False).add("isPaid", "boolean")
+    schema = schema.add("since", "string", nullable=False).add("price_cents", "short")
+    check = JsonCheck(schema)
+    rows: list[dict[str, Any]] = [
+        {"id": "a", "price_cents": 1, "isPaid": True},
+        {"id": None, "price_cents": 40_000, "isPaid": None},
+        {"id": None, "price_cents": None, "isPaid": None},
+        {"id": "b", "price_cents": -32_769, "isPaid": False},
+    ]
+    problems = check.problems_in(pa.array(rows))
+    assert problems == check.problems([json.dumps(row).encode() for row in rows])
+    assert problems[2] == "the field `id` is missing, null, or of another type"
+    rows = [{**row, "isPaid": "true"} for row in rows]
+    problems = check.problems_in(pa.array(rows))
+    assert problems == check.problems([json.dumps(row).encode() for row in rows])
 
 
 @pytest.mark.parametrize(
