@@ -8,7 +8,7 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame
 
-from headrace.spark_jobs.operators.arriving import Arriving, Check, RegisteredCheck, together
+from headrace.spark_jobs.operators.arriving import Arriving, RegisteredCheck, together
 from headrace.spark_jobs.operators.frames import InputProgress
 from headrace.spark_jobs.operators.leaving import Leaving
 from headrace.spark_jobs.read.decode import (
@@ -56,7 +56,7 @@ class Inputs:
     @property
     def arriving(self) -> Arriving:
         """The records of all inputs; Python checks those that it can, where it bundles them."""
-        checks: dict[int, Check | RegisteredCheck | None] = {}
+        checks: dict[int, JsonCheck | RegisteredCheck | None] = {}
         frames = []
         for number, frame in enumerate(self.unchecked):
             one, arriving = self.formats.get(number), frame
@@ -74,6 +74,6 @@ class Inputs:
         return self.names.index(name)
 
 
-def _check_of(values: JsonValue | RegisteredValue) -> Check | RegisteredCheck:
+def _check_of(values: JsonValue | RegisteredValue) -> JsonCheck | RegisteredCheck:
     check = JsonCheck(values.schema)
     return check if isinstance(values, JsonValue) else RegisteredCheck(check, values.registry)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -38,14 +38,6 @@ APART = "spark.headrace.apart"
 Spark knows topics by their order in a plan, which is another one in checkpoints of before.
 """
 _ORIGIN = ("headers", "topic", "partition", "offset")
-_NOWHERE = np.zeros(0, np.int64)
-
-
-class Check(Protocol):
-    """Checks the values of an input."""
-
-    def problems(self, values: Iterable[bytes | None]) -> dict[int, str]:
-        """Return, by the index of each value that is not readable, its problem in words."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +52,16 @@ class RegisteredCheck:
         problems: dict[int, str] = {}
         made: list[pa.BinaryArray] = []
         places: list[Integers] = []
+        is_left = np.ones(len(values), np.bool_)
         for own, plain in self._plain_among(values):
             fields, are_whole = plain.read(values, own)
             whole, fields = own[are_whole], fields.filter(pa.array(are_whole))
             found = self.check.problems_in(fields)
             problems |= {int(whole[index]): problem for index, problem in found.items()}
+            is_left[whole] = False
             places.append(whole)
             made.append(json_of(fields))
-        left = np.setdiff1d(np.arange(len(values)), np.concatenate([_NOWHERE, *places]))
+        left = np.flatnonzero(is_left)
         read, found = self._read_each(values.take(pa.array(left)).to_pylist())
         problems |= {int(left[index]): problem for index, problem in found.items()}
         made.append(pa.array(read, values.type))
@@ -119,7 +113,7 @@ class Arriving:
         return self.records.where(F.col("input").isin(*chosen))
 
 
-Checks = Mapping[int, Check | RegisteredCheck | None]
+Checks = Mapping[int, JsonCheck | RegisteredCheck | None]
 
 
 def together(frames: Sequence[DataFrame]) -> DataFrame:

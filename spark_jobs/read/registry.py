@@ -216,7 +216,6 @@ class _Reader:
         self._client = Client(asked)
         self._schemas = Schemas()
         self._avro: dict[int, str] = {}
-        self._plain: dict[int, PlainRecord | None] = {}
         self._missing_until_s: dict[int, float] = {}
 
     def read(self, value: bytes) -> AsJson:
@@ -243,11 +242,8 @@ class _Reader:
         # This looks the schema up, and finds out whether it can be used.
         if self.read(value).problem is not None:
             return None
-        number = int.from_bytes(value[1:5])
-        if number not in self._plain:
-            schema = self._avro.get(number)
-            self._plain[number] = None if schema is None else PlainRecord.of(schema)
-        return self._plain[number]
+        schema = self._avro.get(int.from_bytes(value[1:5]))
+        return None if schema is None else _plain_of(schema)
 
     def _look_up(self, number: int) -> None:
         try:
@@ -261,6 +257,9 @@ class _Reader:
             if schema.kind == "AVRO":
                 self._avro[number] = schema.text
             self._missing_until_s.pop(number, None)
+
+
+_plain_of = cache(PlainRecord.of)
 
 
 def _written(found: Any) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.contracts.errors import RecordUndecodable
 from headrace.contracts.serde.json import Json, decode_json, decode_json_field, encode_json
-from tests.memory import resident_bytes
+from tests.bench.processes import memory_bytes
 
 SCALARS = st.one_of(
     st.none(),
@@ -41,9 +42,9 @@ def test_the_order_of_keys_does_not_matter(document: dict[str, Json]) -> None:
 
 
 def test_written_values_take_the_memory_of_their_bytes() -> None:
-    before = resident_bytes()
+    before = memory_bytes(os.getpid())
     written = [encode_json({"number": number}) for number in range(50_000)]
-    assert resident_bytes() - before < 1000 * len(written)
+    assert memory_bytes(os.getpid()) - before < 1000 * len(written)
 
 
 @given(st.integers(), st.integers())

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from io import BytesIO
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,11 +22,12 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from headrace.contracts.serde.registered import FRAME_BYTES
 from headrace.spark_jobs.operators.arriving import RegisteredCheck
 from headrace.spark_jobs.read.avro_columns import PlainRecord, schemas_of
 from headrace.spark_jobs.read.json_text import JsonCheck
 from headrace.spark_jobs.read.registry import Asked, as_json
-from tests.contracts.registered import framed
+from tests.contracts.registered import avro, framed
 from tests.runtime.registry_server import RegistryServer, registry_server
 
 INTEGERS = st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-200, 200)
@@ -70,13 +69,9 @@ def fields_of(draw: st.DrawFn) -> list[dict[str, Any]]:
     return fields
 
 
-def written(fields: list[dict[str, Any]], row: dict[str, Any]) -> bytes:
-    """Write a row as Avro."""
-    body = BytesIO()
-    plain = json.loads(json.dumps(fields).replace(', "logicalType": "timestamp-millis"', ""))
-    schema = fastavro.parse_schema({"type": "record", "name": "row", "fields": plain})
-    fastavro.schemaless_writer(body, schema, row)
-    return body.getvalue()
+def schema_of(fields: list[dict[str, Any]]) -> str:
+    """Return the schema of a record with these fields."""
+    return json.dumps({"type": "record", "name": "row", "fields": fields})
 
 
 @st.composite
@@ -88,7 +83,7 @@ def bodies_of(draw: st.DrawFn, fields: list[dict[str, Any]]) -> bytes:
         kind = draw(st.sampled_from(kinds))
         name = kind["type"] if isinstance(kind, dict) else kind
         row[field["name"]] = None if name == "null" else draw(OF_KIND[name])
-    body = bytearray(written(fields, row))
+    body = bytearray(avro(0, schema_of(fields), row)[FRAME_BYTES:])
     match draw(st.sampled_from(["whole"] * 6 + ["cut", "longer", "other", "any"])):
         case "cut":
             del body[draw(st.integers(0, len(body))) :]
@@ -131,8 +126,7 @@ def test_many_values_are_read_as_each_of_them(
     values: list[bytes | None] = []
     for _ in range(data.draw(st.integers(1, 2))):
         fields = data.draw(fields_of())
-        schema = {"type": "record", "name": "row", "fields": fields}
-        number = registry.register("rows-value", json.dumps(schema))
+        number = registry.register("rows-value", schema_of(fields))
         bodies = data.draw(st.lists(bodies_of(fields), max_size=6))
         values += [framed(number, body) for body in bodies]
     others = [None, b"", b"\x00\x00", b"{}", framed(1 << 31, b""), framed(9_999, b"")]
@@ -157,12 +151,12 @@ def test_plain_values_are_read_together() -> None:
         {"id": "", "price_cents": None, "isPaid": False},
         {"id": "b" * 300, "price_cents": 1 << 61, "isPaid": True},
     ]
-    values = [framed(7, written(ORDER, row)) for row in rows]
+    values = [avro(7, schema_of(ORDER), row) for row in rows]
     broken = [values[0][:-1], framed(7, b"\x02a\x00\x02"), framed(7, b"\x02\xff\x00\x01")]
     column = pa.array([None, *values, *broken, b"{}"], pa.binary())
     numbers = schemas_of(column)
     assert numbers.tolist() == [-1, 7, 7, 7, 7, 7, 7, -1]
-    plain = PlainRecord.of(json.dumps({"type": "record", "name": "row", "fields": ORDER}))
+    plain = PlainRecord.of(schema_of(ORDER))
     assert plain is not None
     fields, are_whole = plain.read(column.slice(0, 6), (numbers == 7).nonzero()[0][:5])
     assert are_whole.tolist() == [True, True, True, False, False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from headrace.spark_jobs.read.decode import RegisteredValue, checked
 from headrace.spark_jobs.read.json_text import JsonCheck
 from headrace.spark_jobs.read.registry import AsJson, Asked, RegistryAccess, as_json
 from headrace.spark_jobs.shapes import DEAD, JOINED
+from tests.bench.processes import memory_bytes
 from tests.contracts.registered import (
     CLICK_AVRO,
     avro,
@@ -33,7 +35,6 @@ from tests.contracts.registered import (
     protobuf,
     serialized,
 )
-from tests.memory import resident_bytes
 from tests.queries.test_query_file import GOOD, written
 from tests.runtime.registry_server import PASSWORD, USER, RegistryServer, registry_server
 from tests.spark.frames import SCHEMA, Row
@@ -100,9 +101,9 @@ def test_values_of_every_kind_are_json(registry: RegistryServer) -> None:
 
 def test_values_as_json_take_the_memory_of_their_bytes(registry: RegistryServer) -> None:
     value = avro(registry.register("clicks-value", CLICK_AVRO), CLICK_AVRO, {"id": "é", "at": 5})
-    before = resident_bytes()
+    before = memory_bytes(os.getpid())
     read = [as_json(value, asked(registry)) for _ in range(50_000)]
-    assert resident_bytes() - before < 1000 * len(read)
+    assert memory_bytes(os.getpid()) - before < 1000 * len(read)
 
 
 def test_an_unreadable_value_says_why_and_names_its_number(
